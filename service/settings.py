@@ -45,6 +45,9 @@ class ServiceSettings(Settings):
     )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
+    max_open_imports: int = Field(
+        16, ge=1, description="Uploads of one team that may wait or be read at once; more are refused"
+    )
     max_bodies_bytes: int = Field(
         256 * 2**20, ge=2**20, description="Memory for the bodies of all requests under way, bytes"
     )

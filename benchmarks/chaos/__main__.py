@@ -1,8 +1,9 @@
 """`python -m benchmarks.chaos --minutes N --seed S`: a random mix of faults against the real service.
 
-First every search is done once in quiet. Then searches are submitted, three at a time, while faults strike at random,
-some of them while others last; at the end everything is mended, the searches end, and each is held against the quiet
-one, node for node, and the counts that the database keeps against its tables. Prints faults by kind, searches, and what
+First every search is done once in quiet. Then searches are submitted, three at a time, and a pool is sent with each,
+while faults strike at random, some of them while others last; at the end everything is mended, the searches end, and
+each is held against the quiet one, node for node, the pools against what was sent, and the counts that the database
+keeps against its tables. Prints faults by kind, searches, and what
 was lost or doubled; exits with 1 where anything was, or where a search ended otherwise. The same seed draws the same
 faults, at moments that the machine decides.
 """
@@ -51,6 +52,8 @@ class Run:
     kinds: dict[str, searches.Kind]
     quiet: dict[str, Found] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
+    pools: dict[str, str] = field(default_factory=dict)
+    imports: list[str] = field(default_factory=list)
     struck: Counter[str] = field(default_factory=Counter)
     lasting: list[tuple[float, str, Undo]] = field(default_factory=list)
     keys: int = 0
@@ -62,12 +65,16 @@ class Run:
         """Submit a search of this name."""
         self.keys += 1
         urls, luck = self.world.fleet.urls, self.world.luck
-        self.open[searches.submit(urls, self.kinds[name], f"chaos-{self.keys}", luck)] = name
+        key = f"chaos-{self.keys}"
+        self.open[searches.submit(urls, self.kinds[name], self.pools[name], key, luck)] = name
         self.submitted += 1
+        if self.quiet:
+            self.imports.append(searches.send_pool(urls, self.kinds[name], key, self.keys, luck))
 
     def do_quietly(self) -> None:
         """Do every search once without faults. Raises TimeoutError."""
-        for name in self.kinds:
+        for name, kind in self.kinds.items():
+            self.pools[name] = searches.store_pool(self.world.fleet.urls, kind, self.world.luck)
             self.submit(name)
         deadline = time.monotonic() + QUIET_S
         while self.open:
@@ -148,15 +155,23 @@ class Run:
     def calm(self) -> None:
         """Mend everything and wait for what is under way."""
         deadline = time.monotonic() + CALM_S
-        while (self.open or self.lasting) and time.monotonic() < deadline:
+        while (self.open or self.lasting or self.wrong_imports()) and time.monotonic() < deadline:
             self.mend(everything=True)
             self.world.fleet.supervise()
             self.collect()
             time.sleep(LOOK_S)
+        self.problems += self.wrong_imports()
         self.problems += [
             f"{name} ({search_id}): lost: it did not end within {CALM_S:g} s of quiet"
             for search_id, name in self.open.items()
         ]
+
+    def wrong_imports(self) -> list[str]:
+        """Say which of the pools that were sent among the faults are not stored, or not once."""
+        try:
+            return list(searches.find_wrong_imports(self.db, self.imports))
+        except SQLAlchemyError as error:
+            return [f"imports: {error}"]
 
     def check_counts(self) -> None:
         """Hold the counts that triggers kept through all of it against the tables."""
@@ -179,8 +194,8 @@ class Run:
             "",
             f"{self.struck.total()} faults in {seconds:.0f} s; processes started again {self.world.fleet.restarts}; "
             f"{len(self.kinds)} kinds of search, of {nodes} nodes in all",
-            f"searches submitted {self.submitted}, done {self.done}, lost {lost}, doubled {doubled}, "
-            f"differences from the quiet run {len(self.problems)}",
+            f"pools sent {len(self.imports)}; searches submitted {self.submitted}, done {self.done}, lost {lost}, "
+            f"doubled {doubled}, differences from the quiet run {len(self.problems)}",
             *self.problems,
         ]
         return "\n".join(lines)

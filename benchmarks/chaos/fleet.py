@@ -30,6 +30,8 @@ FAST = {
     "WARPSMITH_RESEND_AFTER_S": "1.0",
     # A step may meet many faults; that it is given up after a few is not what is measured.
     "WARPSMITH_MAX_TRIES": "1000",
+    # Pools that were sent wait for as long as faults last.
+    "WARPSMITH_MAX_OPEN_IMPORTS": "1000",
     "WARPSMITH_ATTACK_S": "0",
     "WARPSMITH_REVERIFY_INTERVAL_S": "5",
     "WARPSMITH_DATABASE_TIMEOUT_S": "3",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, select
@@ -15,7 +15,17 @@ from benchmarks.campaign import EXAMPLES, Recorded, recorded
 from benchmarks.chaos.fleet import TARGET
 from benchmarks.policies import outcomes
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.pool_file import dump_pool, parse_pool
+from warpsmith.kernels_db.store.tables import (
+    AttemptRow,
+    ImportRow,
+    ModelCallRow,
+    NodeRow,
+    PoolReplyRow,
+    PoolRow,
+    SearchRow,
+    VerdictRow,
+)
 from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
 
@@ -75,12 +85,40 @@ class Found:
     doubled: tuple[str, ...]
 
 
-def submit(urls: Sequence[str], kind: Kind, key: str, luck: random.Random) -> str:
+def store_pool(urls: Sequence[str], kind: Kind, luck: random.Random) -> str:
+    """Store the pool of a search and wait for it; returns the pool's id."""
+    content = kind.recorded.pool.read_bytes()
+    return persist(urls, lambda client: client.import_pool(content).id, luck)
+
+
+def send_pool(urls: Sequence[str], kind: Kind, key: str, number: int, luck: random.Random) -> str:
+    """Send a pool that differs from every other by its date, and do not wait for it; returns the import's id."""
+    pool = parse_pool(kind.recorded.pool.read_text(encoding="utf-8"))
+    content = dump_pool(replace(pool, header=replace(pool.header, recorded_at=float(number)))).encode()
+    return persist(urls, lambda client: client.send_pool(content, key).id, luck)
+
+
+def find_wrong_imports(db: Database, import_ids: Sequence[str]) -> Iterator[str]:
+    """Say which imports did not end, or stored something else than one pool each, whole."""
+    with db.reading() as session:
+        rows = [session.get_one(ImportRow, import_id) for import_id in import_ids]
+        stored = Counter((row.result or {}).get("pool_id") for row in rows if row.state == "done")
+        for row in rows:
+            if row.state != "done":
+                yield f"import {row.id}: lost: {row.state} after {row.tries} tries, {row.problem}"
+        for pool_id, times in stored.items():
+            if times != 1:
+                yield f"pool {pool_id}: doubled: stored by {times} imports"
+            there = session.scalar(select(func.count()).where(PoolReplyRow.pool_id == pool_id))
+            if there != (wanted := session.get_one(PoolRow, pool_id).replies):
+                yield f"pool {pool_id}: lost: {there} of {wanted} replies"
+
+
+def submit(urls: Sequence[str], kind: Kind, pool_id: str, key: str, luck: random.Random) -> str:
     """Submit a search once, however often it has to be tried; returns its id."""
 
     def once(client: Client) -> str:
-        pool = client.import_pool(kind.recorded.pool.read_bytes()).id
-        body = kind.recorded.body({"provider": "replay", "pool": pool})
+        body = kind.recorded.body({"provider": "replay", "pool": pool_id})
         # No limit: which candidate meets one first depends on who is quick.
         return client.create_search({**body, "policy": kind.policy, "budget": {}}, key).id
 

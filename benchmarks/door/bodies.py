@@ -150,7 +150,7 @@ BODIES = (
     BodyAttack("JSON: 2 MB of keys", "/v1/ops", JSON, lambda: _spec(axes={f"a{n}": {} for n in range(120_000)})),
     BodyAttack("JSON: a number of 2 MB", "/v1/ops", JSON, lambda: _fill("1", 2 * MIB - 8)),
     BodyAttack("JSON: 1 MB deep", "/v1/searches", JSON, lambda: _fill("[", MIB)),
-    BodyAttack("pool of 60,000 replies", "/v1/pools", NDJSON, lambda: _pool(60_000), sliced=True),
+    BodyAttack("pool of 60,000 replies", "/v1/pools", NDJSON, lambda: _pool(60_000)),
     BodyAttack("pool: 16 MB of line ends", "/v1/pools", NDJSON, lambda: _fill("\n", 16 * MIB - 8)),
     BodyAttack(
         "pool: policy of 2 million numbers",

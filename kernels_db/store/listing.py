@@ -23,6 +23,7 @@ from warpsmith.kernels_db.store.tables import (
     BundleJobRow,
     CampaignRow,
     CounterexampleRow,
+    ImportRow,
     KernelRow,
     NodeRow,
     OpRow,
@@ -33,7 +34,16 @@ from warpsmith.kernels_db.store.tables import (
 from warpsmith.kernels_db.store.teams import is_held_readably, is_of_readable_search, is_readable
 
 Listed = TypeVar(
-    "Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow, CampaignRow
+    "Listed",
+    OpRow,
+    SearchRow,
+    KernelRow,
+    PoolRow,
+    AskRow,
+    ReverificationRow,
+    CounterexampleRow,
+    CampaignRow,
+    ImportRow,
 )
 Row = TypeVar("Row")
 
@@ -232,6 +242,16 @@ def list_campaigns(
     if model_digest is not None:
         filters.append(CampaignRow.model_digest == model_digest)
     return _page(session, CampaignRow, filters, limit, after)
+
+
+def list_imports(
+    session: Session, *, limit: int, after: str | None = None, state: str | None = None, team: str | None = None
+) -> Page[ImportRow]:
+    """List imports, newest first, without their bodies."""
+    filters = is_readable(ImportRow.team, team)
+    if state is not None:
+        filters.append(ImportRow.state == state)
+    return _page(session, ImportRow, filters, limit, after)
 
 
 def list_reverifications(

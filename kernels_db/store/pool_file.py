@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from typing import Any, cast
 
 from warpsmith.kernels_db.job.strict_json import UNSTORABLE, NotJson, expected_scalar, read_strictly, walk
 
@@ -22,7 +23,6 @@ MAX_REPLIES = 100_000
 MAX_HEADER_CHARS = 64 * 1024
 MAX_REPLY_CHARS = 2_000_000
 
-T = TypeVar("T")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -95,17 +95,12 @@ class Pool:
     header: PoolHeader
     replies: tuple[PoolReply, ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the pool's text: the same pool is stored once."""
-        return exhaust(self.digest_stepwise())
-
-    def digest_stepwise(self) -> Generator[None, None, str]:
-        """Work out `digest`; yields after each line."""
         found = hashlib.sha256()
         for line in _dump_lines(self):
             found.update(line.encode() + b"\n")
-            yield
         return found.hexdigest()
 
 
@@ -138,18 +133,14 @@ def _dump_lines(pool: Pool) -> Iterator[str]:
 _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x7F, 0x85, 0x2028, 0x2029)}
 
 
-def exhaust(work: Generator[None, None, T]) -> T:
-    """Run a generator to its end and return its result."""
+def parse_pool(text: str) -> Pool:
+    """Read a pool; raises `PoolError`. Blank lines are skipped."""
+    work = parse_pool_stepwise(text)
     while True:
         try:
             next(work)
         except StopIteration as stop:
-            return cast("T", stop.value)
-
-
-def parse_pool(text: str) -> Pool:
-    """Read a pool; raises `PoolError`. Blank lines are skipped."""
-    return exhaust(parse_pool_stepwise(text))
+            return cast("Pool", stop.value)
 
 
 def parse_pool_stepwise(text: str) -> Generator[None, None, Pool]:

@@ -6,7 +6,7 @@ Changes of a search's state are in `warpsmith.workers.steps`.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.db import new_id
-from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, exhaust, summary
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, summary
 from warpsmith.kernels_db.store.similarity import fits, similarity
 from warpsmith.kernels_db.store.tables import (
     DEFAULT_TEAM,
@@ -149,27 +149,18 @@ def add_pool(session: Session, pool: Pool, now: float | None = None, team: str |
 
     `now` is epoch seconds. `team` submitted it; a pool of no team is everyone's.
     """
-    return exhaust(add_pool_stepwise(session, pool, pool.digest, now, team))
-
-
-def add_pool_stepwise(
-    session: Session, pool: Pool, digest: str, now: float | None = None, team: str | None = None
-) -> Generator[None, None, tuple[PoolRow, bool]]:
-    """Add a pool of this digest as `add_pool` does; yields after every few replies."""
-    row, new = yield from _add_pool(session, pool, digest, time.time() if now is None else now)
+    row, new = _add_pool(session, pool, time.time() if now is None else now)
     return row, hold(session, row.id, team, new=new)
 
 
-def _add_pool(
-    session: Session, pool: Pool, digest: str, created_at: float
-) -> Generator[None, None, tuple[PoolRow, bool]]:
-    known = select(PoolRow).where(PoolRow.digest == digest)
+def _add_pool(session: Session, pool: Pool, created_at: float) -> tuple[PoolRow, bool]:
+    known = select(PoolRow).where(PoolRow.digest == pool.digest)
     found = session.scalar(known)
     if found is not None:
         return found, False
     row = PoolRow(
         id=new_id("pl"),
-        digest=digest,
+        digest=pool.digest,
         header=pool.header.document(),
         replies=len(pool.replies),
         created_at=created_at,
@@ -184,7 +175,6 @@ def _add_pool(
                 for reply in pool.replies[start : start + REPLIES_AT_ONCE]
             ],
         )
-        yield
     return row, True
 
 

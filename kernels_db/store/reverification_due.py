@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, exists, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store.recent import list_recent_verdicts, list_values
-from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, ReverificationRow, VerdictRow
 
 DAY_S = 86400.0
 
@@ -74,17 +74,15 @@ def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str
 
 
 def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
-    """Return fingerprint and time of the newest of these verdicts of the target's latest searches.
-
-    Kernels ship for targets that no search is for: to find no verdict of theirs, each one's document would be read.
-    """
-    if session.scalar(select(SearchRow.id).where(SearchRow.target == target).limit(1)) is None:
+    """Return fingerprint and time of the newest of these verdicts of the target's latest searches."""
+    recent = list_recent_verdicts(session, target, which)
+    if not recent:  # as of targets that kernels ship for and no search is for
         return None
     fingerprint = VerdictRow.document["fingerprint"].as_string()
     row = session.execute(
         select(fingerprint, VerdictRow.created_at)
         .where(
-            VerdictRow.id.in_(list_recent_verdicts(session, target, which)),
+            VerdictRow.id.in_(recent),
             func.coalesce(fingerprint, "") != "",
             _on(VerdictRow.document, target),
         )

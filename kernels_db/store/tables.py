@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -397,6 +397,27 @@ class CounterexampleRow(Base):
         UniqueConstraint("op_id", "device", "digest"),
         Index(None, "op_id", "created_at", "id"),
     )
+
+
+class ImportRow(Leased):
+    """An upload that a model worker reads and stores; it ends as done or failed.
+
+    `body` is what was sent, until the end. `result` is what was stored, `problem` why nothing was
+    (`workers.imports`).
+    """
+
+    __tablename__ = "imports"
+    kind: Mapped[str] = mapped_column(String(16))  # pool op
+    team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
+    asked_by: Mapped[str | None] = mapped_column(String(128))  # the name of an API key
+    size: Mapped[int]  # bytes
+    body: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
+    stage: Mapped[str | None] = mapped_column(String(16))  # reading running storing
+    done: Mapped[int] = mapped_column(default=0)  # of `total`, in this stage
+    total: Mapped[int | None]
+    result: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    problem: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state", "team"))
 
 
 class CampaignRow(Base):

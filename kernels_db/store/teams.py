@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ColumnElement, CursorResult, delete, exists, or_, select
+from sqlalchemy import ColumnElement, delete, exists, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -71,5 +71,6 @@ def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bo
     held = select(HoldingRow.team).where(HoldingRow.object_id == object_id).limit(1)
     if not new and session.scalar(held) is None:
         return False
-    row = insert_for(session, HoldingRow).values(object_id=object_id, team=team)
-    return cast("CursorResult[object]", session.execute(row.on_conflict_do_nothing())).rowcount == 1
+    row = insert_for(session, HoldingRow).values(object_id=object_id, team=team).on_conflict_do_nothing()
+    # What it returns is counted: psycopg's count of inserted rows is gone once SQLAlchemy has closed the cursor.
+    return session.scalar(row.returning(HoldingRow.team)) is not None

@@ -26,6 +26,7 @@ from warpsmith.kernels_db.store.tables import (
     BundleJobRow,
     CampaignRow,
     HoldingRow,
+    ImportRow,
     KernelRow,
     NodeRow,
     OpRow,
@@ -64,6 +65,8 @@ RULES: Mapping[str, Scope | None] = {
             "get_profile",
             "list_pools",
             "get_pool",
+            "list_imports",
+            "get_import",
             "list_campaigns",
             "get_campaign",
             "list_bundles",
@@ -136,6 +139,7 @@ def _of_holders(table: Any) -> Callable[[str], Select[Any]]:
 OWNERS: Mapping[str, Callable[[str], Select[Any]]] = {
     "search_id": lambda row_id: select(SearchRow.team).where(SearchRow.id == row_id),
     "campaign_id": lambda row_id: select(CampaignRow.team).where(CampaignRow.id == row_id),
+    "import_id": lambda row_id: select(ImportRow.team).where(ImportRow.id == row_id),
     "node_id": _of_search(NodeRow),
     "ask_id": _of_search(AskRow),
     "bundle_id": lambda row_id: (
@@ -164,6 +168,7 @@ def make_unknown_bundle(bundle_id: str) -> NotFound:
 UNKNOWN: Mapping[str, Callable[[str], NotFound]] = {
     "search_id": lambda row_id: make_unknown(SearchRow, row_id, "search"),
     "campaign_id": lambda row_id: make_unknown(CampaignRow, row_id, "campaign"),
+    "import_id": lambda row_id: make_unknown(ImportRow, row_id, "import"),
     "node_id": lambda row_id: make_unknown(NodeRow, row_id, "node"),
     "ask_id": lambda row_id: make_unknown(AskRow, row_id, "ask"),
     "bundle_id": make_unknown_bundle,

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.table_base import Base
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     CampaignRow,
+    ImportRow,
     InviteRow,
     KernelRow,
     NodeRow,
@@ -39,6 +40,7 @@ from warpsmith.workers.settings import ALIVE_AFTER_S
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",
     CampaignRow: "cm",
+    ImportRow: "im",
     InviteRow: "iv",
     KernelRow: "kn",
     NodeRow: "nd",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -111,24 +111,6 @@ class Once:
                 return answer
 
         return self.guard(db, work_once)
-
-    def run_stepwise(
-        self, db: Database, work: Callable[[Session], Generator[None, None, Answer]]
-    ) -> Generator[None, None, Answer]:
-        """Do as `run` does, for work in steps."""
-        try:
-            with db.writing() as session:
-                answer = self.stored(session)
-                if answer is None:
-                    answer = yield from work(session)
-                    self.record(session, answer)
-                return answer
-        except IntegrityError:
-            with db.reading() as session:
-                stored = self.stored(session)
-            if stored is None:
-                raise
-            return stored
 
     def guard(self, db: Database, work: Callable[[], Answer]) -> Answer:
         """Do `work`, or return the answer of another request with the key that came first.

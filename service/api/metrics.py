@@ -20,7 +20,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store import tallies
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, ProfileRow, ReverificationRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import AttemptRow, ImportRow, ProfileRow, ReverificationRow, SearchRow, WorkerRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -140,6 +140,8 @@ def _measure_queues(session: Session, now: float, alive_since: float) -> dict[st
     for query in (_profiles(now), _reverifications()):
         for target, *measured in session.execute(query):
             queues[judge_queue(target)].add(*measured)
+    for _, *measured in session.execute(_imports()):
+        queues[MODEL_QUEUE].add(*measured)
     return queues
 
 
@@ -183,6 +185,15 @@ def _reverifications() -> Select[Any]:
     retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
     sums = _sums(waiting, running, retried, row.id.is_(None))
     return select(row.target, *sums, _oldest(waiting, row.created_at)).where(or_(waiting, running)).group_by(row.target)
+
+
+def _imports() -> Select[Any]:
+    """Select the imports by kind; model workers read them all."""
+    row = ImportRow
+    waiting, running = row.state == "pending", row.state == "running"
+    retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
+    sums = _sums(waiting, running, retried, row.id.is_(None))
+    return select(row.kind, *sums, _oldest(waiting, row.created_at)).where(or_(waiting, running)).group_by(row.kind)
 
 
 def _sums(*conditions: ColumnElement[bool]) -> Iterator[ColumnElement[int]]:

@@ -48,6 +48,10 @@ class Outbox:
         found = list(messages)
         self._put(found, lambda: dispatch.send_reverifications(self._app, found) == len(found))
 
+    def send_import(self, message: dispatch.Message) -> None:
+        """Hand over the message of an import."""
+        self._put([message], lambda: dispatch.send_imports(self._app, [message]) == 1)
+
     def send_profile(self, profile_id: str, queue_name: str) -> None:
         """Hand over the announcement of a requested profile."""
         self._put([profile_id], lambda: dispatch.send_profile(self._app, profile_id, queue_name))

@@ -7,7 +7,7 @@ however much of it there is, other requests have theirs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
@@ -17,12 +17,8 @@ SLICE_S = 0.2
 """Seconds after which a slice ends at its generator's next `yield`."""
 
 SLICING_THREADS = 2
-WAITING_THREADS = 4
-"""More than there may be analyses of imports at once: a further one is refused, not kept waiting."""
-
 T = TypeVar("T")
 _slicing: RunVar[CapacityLimiter] = RunVar("slicing")
-_waiting: RunVar[CapacityLimiter] = RunVar("waiting")
 _UNFINISHED = object()
 
 
@@ -31,7 +27,7 @@ async def run_sliced(work: Generator[None, None, T]) -> T:
 
     Where the request is cancelled, the generator is closed, and a transaction in it rolled back.
     """
-    limiter = _get(_slicing, SLICING_THREADS)
+    limiter = _get_limiter()
     try:
         while (result := await to_thread.run_sync(_advance, work, limiter=limiter)) is _UNFINISHED:
             pass
@@ -40,18 +36,13 @@ async def run_sliced(work: Generator[None, None, T]) -> T:
         work.close()
 
 
-async def run_apart(work: Callable[[], T]) -> T:
-    """Run a function that waits for a process of its own, on threads for such functions."""
-    return await to_thread.run_sync(work, limiter=_get(_waiting, WAITING_THREADS))
-
-
-def _get(variable: RunVar[CapacityLimiter], threads: int) -> CapacityLimiter:
+def _get_limiter() -> CapacityLimiter:
     """Get the event loop's limiter; a loop makes its own."""
     try:
-        return variable.get()
+        return _slicing.get()
     except LookupError:
-        limiter = CapacityLimiter(threads)
-        variable.set(limiter)
+        limiter = CapacityLimiter(SLICING_THREADS)
+        _slicing.set(limiter)
         return limiter
 
 

@@ -55,6 +55,7 @@ COMMANDS = {
     "import": "imports.import_file",
     "ops": "ops.app",
     "pools": "pools.app",
+    "imports": "uploads.imports",
     "keys": "admin.keys_app",
     "teams": "teams.teams_app",
     "audit": "audit.audit",

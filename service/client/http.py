@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.audit import AuditDocument
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
+from warpsmith.service.documents.imports import ImportDocument
 from warpsmith.service.documents.joining import ConnectionDocument, InviteDocument, NewInvite
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
 from warpsmith.service.documents.nodes import IdeaDocument, NodeDocument, NodeSummary, TreePage
@@ -49,6 +50,7 @@ STREAM_SILENCE_S = 60.0  # the server sends a comment at least every 15 s
 RECONNECT_FIRST_S = 0.5
 RECONNECT_LONGEST_S = 10.0
 RECONNECT_FOR_S = 300.0
+IMPORT_POLL_S, IMPORT_POLL_LONGEST_S = 0.1, 1.0
 WORTH_WAITING = frozenset({429, 503})
 
 _ID = re.compile(r"\w+", re.ASCII)
@@ -191,10 +193,44 @@ class Client:
         """Fetch the node's latest profile, finished or not."""
         return self._get(f"/v1/nodes/{_check_id(node_id)}/profile", ProfileDocument, {"trace": trace})
 
-    def import_pool(self, content: bytes) -> PoolDocument:
-        """Store a recorded pool (JSON lines); the same pool is stored once."""
+    def import_pool(self, content: bytes, told: Callable[[ImportDocument], None] | None = None) -> PoolDocument:
+        """Store a pool (JSON lines) and return it once a worker has read it; the same pool is stored once.
+
+        `told` is called with what is known of the import, again and again. Raises ProblemError for a pool that is
+        wrong.
+        """
+        result = self.wait_for_import(self.send_pool(content), told).result
+        assert result is not None
+        return self._get(f"/v1/pools/{result.pool_id}", PoolDocument)
+
+    def send_pool(self, content: bytes, idempotency_key: str | None = None) -> ImportDocument:
+        """Send a pool (JSON lines) to be stored, and return its import at once."""
         headers = {"Content-Type": "application/x-ndjson"}
-        return PoolDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
+        headers |= {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return ImportDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
+
+    def wait_for_import(
+        self, sent: ImportDocument, told: Callable[[ImportDocument], None] | None = None
+    ) -> ImportDocument:
+        """Return the import once it is done; raises ProblemError where it failed."""
+        pause_s = IMPORT_POLL_S
+        while sent.state in ("pending", "running"):
+            if told is not None:
+                told(sent)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, IMPORT_POLL_LONGEST_S)
+            sent = self.get_import(sent.id)
+        if sent.problem is not None:
+            raise ProblemError(sent.problem.status, sent.problem.model_dump(exclude_none=True))
+        return sent
+
+    def get_import(self, import_id: str) -> ImportDocument:
+        """Fetch an import: its progress, its result or its errors."""
+        return self._get(f"/v1/imports/{_check_id(import_id)}", ImportDocument)
+
+    def imports(self, most: int | None = None, **filters: str | None) -> list[ImportDocument]:
+        """List imports, newest first; at most `most`."""
+        return self._list("/v1/imports", ImportDocument, filters, most)
 
     def pools(self) -> list[PoolDocument]:
         """List every pool, newest first."""

@@ -23,7 +23,8 @@
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
     ├── QuotaReached         429  the team has nothing left of a quota: says what is used, the limit, when it resets
     ├── TooManyStreams       429  more open event streams than this server serves
-    ├── TooManyImports       429  more files to run for imports than this server runs at once
+    ├── TooManyImports       429  the team has as many uploads that wait or are read as it may have
+    ├── ImportLost           500  of an import alone: its worker died each time that it was tried; send it again
     ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
     ├── NotReady             503  /readyz: names the parts that fail
     ├── TooManyBodies        503  other requests' bodies fill the memory that is meant for them; try again
@@ -43,7 +44,6 @@ from typing import Any, ClassVar
 
 from fastapi import HTTPException
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.spec.field_errors import expected_of
@@ -52,35 +52,6 @@ from warpsmith.service.documents.quotas import QuotaDocument
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
-
-
-class ProblemDocument(BaseModel):
-    """The body of every error (RFC 9457)."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:warpsmith:problem:invalid-input",
-                    "title": "A field is wrong",
-                    "status": 422,
-                    "detail": "budget.candidates: found 0, expected a whole number above 0",
-                    "errors": [{"field": "budget.candidates", "found": 0, "expected": "a whole number above 0"}],
-                }
-            ]
-        }
-    )
-
-    type: str = Field(description="Stable URN of the kind of problem")
-    title: str = Field(description="The kind of problem in a few words")
-    status: int = Field(description="The HTTP status again")
-    detail: str = Field(description="This occurrence, for people")
-    errors: list[FieldError] | None = Field(None, description="The bad fields, where fields are at fault")
-    error_id: str | None = Field(None, description="Names an internal error in the server's log")
-    replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
-    answered_by: str | None = Field(None, description="Of an ask that was answered before: who answered it")
-    answered_at: float | None = Field(None, description="When that answer came")
-    quota: QuotaDocument | None = Field(None, description="Of a team that has reached a quota: what is used of it")
 
 
 class Problem(HTTPException):
@@ -260,10 +231,14 @@ class TooManyStreams(Problem):
 
 
 class TooManyImports(Problem):
-    code, slug, title = 429, "too-many-imports", "Too many imports at once"
+    code, slug, title = 429, "too-many-imports", "Too many open imports"
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, headers={"Retry-After": "10"})
+
+
+class ImportLost(Problem):
+    slug, title = "import-lost", "The import was lost"
 
 
 class InternalError(Problem):

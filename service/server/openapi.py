@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
 from warpsmith.service.api.access import RULES
+from warpsmith.service.documents.problem_document import ProblemDocument
 from warpsmith.service.documents.problems import (
     MEDIA_TYPE,
     URN,
@@ -29,7 +30,6 @@ from warpsmith.service.documents.problems import (
     HostRefused,
     InternalError,
     KeyRequired,
-    ProblemDocument,
     TokenRequired,
     TooManyBodies,
     document_problems,
@@ -45,6 +45,7 @@ TAGS = [
     {"name": "kernels", "description": "Verified winners and their packages"},
     {"name": "campaigns", "description": "Models whose regions are searched, and what the kernels bring in them"},
     {"name": "pools", "description": "Recorded model replies"},
+    {"name": "imports", "description": "Uploads that workers read: their progress and results"},
     {"name": "bundles", "description": "Judge jobs for hosts that the service cannot reach, and their verdicts"},
     {"name": "asks", "description": "Model requests that wait for an answer"},
     {"name": "workers", "description": "Processes that do the work"},
@@ -58,7 +59,7 @@ REFERENCE = "#/components/schemas/{model}"
 
 ITEM_LINKS = {
     "create_op": ("op_id", ("get_op",)),
-    "import_files": ("op_id", ("get_op",)),
+    "import_files": ("import_id", ("get_import",)),
     "create_search": (
         "search_id",
         (
@@ -82,7 +83,7 @@ ITEM_LINKS = {
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
     "pin_node": ("node_id", ("get_node", "get_source", "get_report", "unpin_node", "branch_node")),
     "ban_node": ("node_id", ("get_node", "unban_node")),
-    "create_pool": ("pool_id", ("get_pool",)),
+    "create_pool": ("import_id", ("get_import",)),
     "get_ask": ("ask_id", ("answer_ask",)),
     "get_kernel": ("kernel_id", ("export_kernel", "reverify_kernel", "list_reverifications")),
     "reverify_kernel": ("reverification_id", ("get_reverification",)),
@@ -92,6 +93,7 @@ LIST_LINKS = {
     "list_ops": ("op_id", "get_op"),
     "list_searches": ("search_id", "get_search"),
     "list_pools": ("pool_id", "get_pool"),
+    "list_imports": ("import_id", "get_import"),
     "list_asks": ("ask_id", "get_ask"),
     "list_kernels": ("kernel_id", "get_kernel"),
     "list_reverifications": ("reverification_id", "get_reverification"),

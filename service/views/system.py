@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ from warpsmith.workers.steps.bundling import owner_of
 PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")
 MODEL_KINDS = ("ideate", "code")
 NOTHING_RAN = "none"
+PARTS = ("device", "versions", "sandbox", "fingerprint")
+"""Parts of a verdict's document that say what it was judged on."""
+
 LOOKED_AT = 20
 """Number of a target's newest verdicts that are read for its devices."""
 
@@ -95,8 +99,9 @@ class SystemDocument(BaseModel):
     versions: dict[str, str] = Field(description="Of this process: Python and packages")
 
 
-def list_versions() -> dict[str, str]:
-    """Return the versions of Python and of packages in this process."""
+@cache
+def list_versions() -> Mapping[str, str]:
+    """Return the versions of Python and of packages in this process: read once, for each is a file to be parsed."""
     return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
@@ -160,19 +165,20 @@ def list_devices(session: Session) -> list[DeviceDocument]:
     found: dict[tuple[str, str], DeviceDocument] = {}
     for target in list_values(session, SearchRow.target):
         recent = list_recent_verdicts(session, target)[:LOOKED_AT]
-        newest = select(VerdictRow).where(VerdictRow.id.in_(recent)).order_by(VerdictRow.id.desc())
-        for row in session.scalars(newest):
-            name = str((row.document.get("device") or {}).get("name") or "")
+        parts = [VerdictRow.document[name] for name in PARTS]  # the rest, with every sample, is most of a verdict
+        newest = select(VerdictRow.created_at, *parts).where(VerdictRow.id.in_(recent)).order_by(VerdictRow.id.desc())
+        for seen_at, *values in session.execute(newest):
+            document = dict(zip(PARTS, values, strict=True))
+            name = str((document["device"] or {}).get("name") or "")
             known = found.get((target, name))
             if name and known is None:
-                found[target, name] = _make_device(target, row)
+                found[target, name] = _make_device(target, document, seen_at)
             elif known is not None and known.sandbox in (None, NOTHING_RAN):
-                known.sandbox = _read_level(row)
+                known.sandbox = _read_level(document)
     return sorted(found.values(), key=lambda device: -device.seen_at)
 
 
-def _make_device(target: str, row: VerdictRow) -> DeviceDocument:
-    document = row.document
+def _make_device(target: str, document: Mapping[str, Any], seen_at: float) -> DeviceDocument:
     device = dict(document["device"])
     name, kind, peaks = str(device.pop("name")), device.pop("type", None), device.pop("peaks", None) or {}
     sizes = sorted((int(size), rate) for size, rate in (peaks.get("bandwidth_gbs") or {}).items())
@@ -183,15 +189,15 @@ def _make_device(target: str, row: VerdictRow) -> DeviceDocument:
         facts=device,
         bandwidth=[Bandwidth(bytes=size, gbs=rate) for size, rate in sizes],
         rates=[Rate(arithmetic=key, gflops=rate) for key, rate in sorted((peaks.get("gflops") or {}).items())],
-        versions=document.get("versions") or {},
-        sandbox=_read_level(row),
-        fingerprint=document.get("fingerprint"),
-        seen_at=row.created_at,
+        versions=document["versions"] or {},
+        sandbox=_read_level(document),
+        fingerprint=document["fingerprint"],
+        seen_at=seen_at,
     )
 
 
-def _read_level(row: VerdictRow) -> str | None:
-    level: str | None = (row.document.get("sandbox") or {}).get("level")
+def _read_level(document: Mapping[str, Any]) -> str | None:
+    level: str | None = (document["sandbox"] or {}).get("level")
     return level
 
 

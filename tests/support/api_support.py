@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,8 +38,9 @@ from warpsmith.kernels_db.store.tables import (
 from warpsmith.service.cli import run
 from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers import log
+from warpsmith.workers import imports, log
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.settings import Settings
 
 BASE_URL = "http://127.0.0.1:8420"
 ENDPOINT = "http://127.0.0.1:9/v1"
@@ -360,3 +363,37 @@ def add_events(db: Database, search_id: str, *types: str) -> None:
             session.add(EventRow(search_id=search_id, type=kind, payload={"said": kind}, created_at=time.time()))
             if kind == "search.finished":
                 session.get_one(SearchRow, search_id).state = "finished"
+
+
+def read_imports(db: Database) -> None:
+    """Do the imports that wait, as a model worker does them."""
+    settings = Settings(home=Path(os.devnull).parent)
+    while (work := imports.take(db, f"a test:{uuid.uuid4().hex}", 60.0, db.now())) is not None:
+        assert imports.carry_out(db, work, settings, db.now, lambda: None)
+
+
+@contextmanager
+def import_worker(db: Database) -> Iterator[None]:
+    """A model worker, for imports alone, in a thread of this process."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(0.02):
+            read_imports(db)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def imported(client: TestClient, response: Any) -> dict[str, Any]:
+    """The document of the import that `response` announces, after it has been read."""
+    assert response.status_code == 202, response.text
+    assert response.headers["location"] == f"/v1/imports/{response.json()['id']}"
+    read_imports(database(client))
+    document: dict[str, Any] = client.get(response.headers["location"]).json()
+    return document

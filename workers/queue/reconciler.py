@@ -1,9 +1,9 @@
 """`python -m warpsmith.workers.queue.reconciler`: brings back steps that crashes lost.
 
-Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
-pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log, and
-prunes searches that ended long ago. It holds no state, so it may be killed and started again at any moment, and two of
-them do no harm.
+Every round it returns expired leases to the queue, sends again the messages of steps, re-verifications and imports that
+stay pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log and
+imports that ended long ago, and prunes old searches. It holds no state, so it may be killed and started again at any
+moment, and two of them do no harm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.store import audit, tallies
 from warpsmith.kernels_db.store.db import Database, StorageFull
-from warpsmith.workers import log, reverification, steps, tracing
+from warpsmith.workers import imports, log, reverification, steps, tracing
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
@@ -32,6 +32,8 @@ from warpsmith.workers.steps.pruning import MOST_SEARCHES
 LONGEST_DELAY_S = 30.0
 PRUNE_EVERY_S = 3600.0
 DAY_S = 86_400.0
+IMPORTS_KEPT_S = 7 * DAY_S
+"""Seconds after its end for which an import can be read, as long as an Idempotency-Key brings its answer again."""
 
 logger = log.get(__name__)
 
@@ -85,6 +87,7 @@ class Reconciler:
         sent = dispatch.send(self._app, messages)
         again = reverification.reconcile(self._db, self._db.now(), self._settings)
         sent += dispatch.send_reverifications(self._app, again)
+        sent += dispatch.send_imports(self._app, imports.reconcile(self._db, self._db.now(), self._settings))
         if sent:
             logger.info("steps were sent again", steps=sent)
         with self._db.reading() as session:
@@ -102,6 +105,8 @@ class Reconciler:
         Where more searches are due than one call takes, the next round goes on.
         """
         now, settings, pruned = self._db.now(), self._settings, steps.Pruned()
+        with self._db.writing() as session:
+            imports.prune(session, now - IMPORTS_KEPT_S)
         if settings.audit_days > 0:
             with self._db.writing() as session:
                 audit.prune(session, now - settings.audit_days * DAY_S)

@@ -22,6 +22,7 @@ from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
 from warpsmith.workers.queue.celery_app import app
+from warpsmith.workers.queue.import_task import perform_import
 from warpsmith.workers.queue.judge_step import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.model_step import ModelStep
@@ -29,7 +30,15 @@ from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 from warpsmith.workers.queue.reverification_task import perform_reverification
-from warpsmith.workers.queue_names import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
+from warpsmith.workers.queue_names import (
+    DUE_TASK,
+    IMPORT_TASK,
+    JUDGE_TASK,
+    MODEL_TASK,
+    PROFILE_TASK,
+    REVERIFY_TASK,
+    judge_queue,
+)
 from warpsmith.workers.steps import Work
 
 logger = log.get(__name__)
@@ -215,6 +224,20 @@ def reverify(row_id: str) -> None:
         logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
 
 
+def import_upload(row_id: str) -> None:
+    """Read the upload whose turn it is, which may be another than the message's."""
+    if not names_row(row_id):
+        return
+    here = process.current()
+    try:
+        check_fitness(here)
+        following = perform_import(here)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; it will be imported again", error=str(error).splitlines()[0])
+        return
+    dispatch.send_imports(app, following)
+
+
 def reverify_due() -> None:
     """Ask for re-verifications of a few kernels that are due.
 
@@ -249,6 +272,7 @@ for _name, _do_task in (
     (JUDGE_TASK, judge_step),
     (PROFILE_TASK, profile),
     (REVERIFY_TASK, reverify),
+    (IMPORT_TASK, import_upload),
     (DUE_TASK, reverify_due),
 ):
     app.task(_traced(_name, _do_task), name=_name, shared=False)

@@ -1,50 +1,38 @@
-"""The route that imports ops from files of other formats."""
+"""Routes of imports: uploads that a worker reads, and the files of other formats among them."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
-from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.formats.op_import import import_op
-from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile
-from warpsmith.kernels_db.job.documents import SandboxLevel
-from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
-from warpsmith.kernels_db.store import records
-from warpsmith.service.api.auth import Caller
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, check_files
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.tables import ImportRow
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import Asker, Service, ServiceDependency
-from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
-from warpsmith.service.api.slices import run_apart
-from warpsmith.service.documents.ops import OpDocument
+from warpsmith.service.api.context import Asker, ServiceDependency
+from warpsmith.service.api.idempotency import OnceDependency
+from warpsmith.service.api.imports import accept
+from warpsmith.service.api.paging import After, Limit, page
+from warpsmith.service.documents.imports import ImportDocument
+from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
     IdempotencyReuse,
     InvalidInput,
     InvalidSpec,
+    NotFound,
     StorageFull,
     TooManyImports,
+    document_problems,
     document_problems_with_body,
 )
-from warpsmith.service.views.ops import make_op_document
-from warpsmith.workers.judge.analysis.client import analyser
-from warpsmith.workers.judging import machine
-
-LEAST_CONFINEMENT: SandboxLevel = "confined"
-"""Least sandbox of an imported file, even where judges take less: it must not read the service's files."""
-
-MOST_AT_ONCE = 2
-"""Files that one process of the API runs at once; each takes up to a minute, and memory."""
-
-_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+from warpsmith.service.views.imports import make_import_document
+from warpsmith.workers.imports import encode_files
 
 DEFINITION = {
     "name": "double",
@@ -80,52 +68,49 @@ class ImportRequest(StrictBody):
     )
 
 
-class ImportedOpDocument(OpDocument):
-    """A stored op that was imported; its spec's `origin` keeps the files byte for byte."""
-
-    format: str
-    notes: list[str] = Field(description="Notes on how the files were read")
-    sandbox: str | None = Field(description="The level at which the files were run; null where nothing was run")
-
-
-router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
+router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
 
 @router.post(
-    "/import",
-    status_code=201,
+    "/ops/import",
+    status_code=202,
     summary="Import an op",
-    response_model=ImportedOpDocument,
-    responses={
-        200: {"model": ImportedOpDocument, "description": "This op was stored before; the answer is the stored op"},
-        **document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
-    },
+    tags=["ops"],
+    response_model=ImportDocument,
+    responses=document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
 )
-async def import_files(
-    body: ImportRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
-) -> JSONResponse:
-    """Store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
+def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
+    """Have a model worker store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
 
-    Nothing of them runs in this process; facts that only running them can give are found in a sandboxed one."""
-    answer = await run_apart(lambda: _import(body, once, service, asker))
-    return answer.response()
-
-
-def _import(body: ImportRequest, once: Once, service: Service, asker: Caller) -> Answer:
+    Facts that only running the files can give are found in a sandboxed process. `GET /v1/imports/{id}` has the
+    progress, and the op or the errors."""
     files = [_decode_file(position, item) for position, item in enumerate(body.files)]
+    check_files(files)
+    return accept(service, once, asker, "op", encode_files(files, body.format)).response()
+
+
+@router.get("/imports", summary="List imports", tags=["imports"], responses=document_problems(InvalidInput))
+def list_imports(
+    service: ServiceDependency,
+    asker: Asker,
+    *,
+    state: Annotated[
+        Literal["pending", "running", "done", "failed"] | None, Query(description="Only imports in this state")
+    ] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[ImportDocument]:
+    """List imports, newest first; one that ended is kept for a week."""
     with service.db.reading() as session:
-        stored = once.stored(session)
-    if stored is not None:
-        return stored
-    found = import_op(files, body.format, _make_analyser(service.settings.sandbox_minimum))
+        found = page(listing.list_imports, session, limit=limit, after=after, state=state, team=asker.reads)
+        return Page(items=[make_import_document(row) for row in found.items], next=found.next)
 
-    def work(session: Session) -> Answer:
-        row, created = records.add_op(session, found.op, team=asker.team)
-        source = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
-        document = ImportedOpDocument(**make_op_document(row).model_dump(), **source)
-        return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")
 
-    return once.run(service.db, work)
+@router.get("/imports/{import_id}", summary="One import", tags=["imports"], responses=document_problems(NotFound))
+def get_import(import_id: str, service: ServiceDependency) -> ImportDocument:
+    """Get an import: how far a worker has come, what it stored, or why it failed."""
+    with service.db.reading() as session:
+        return make_import_document(service.row(session, ImportRow, import_id, "import"))
 
 
 def _decode_file(position: int, item: ImportFile) -> RawFile:
@@ -138,27 +123,3 @@ def _decode_file(position: int, item: ImportFile) -> RawFile:
         return RawFile(item.path, base64.b64decode(item.base64 or "", validate=True))
     except (binascii.Error, ValueError) as error:
         raise InvalidInput.one(f"{field}.base64", item.base64, "base64") from error
-
-
-def _make_analyser(minimum: SandboxLevel | None) -> Analyse | None:
-    """Make the function that runs a file in a sandbox, at least confined; None without torch."""
-    if not machine.installed("torch"):
-        return None
-    stricter: SandboxLevel = "isolated" if minimum == "isolated" else LEAST_CONFINEMENT
-    run = analyser(stricter)
-
-    def analyse(request: dict[str, Any]) -> Analysis:
-        with _take_slot():
-            return run(request)
-
-    return analyse
-
-
-@contextmanager
-def _take_slot() -> Iterator[None]:
-    if not _running.acquire(blocking=False):
-        raise TooManyImports(f"{MOST_AT_ONCE} imports are being analysed here; try again when one of them is done")
-    try:
-        yield
-    finally:
-        _running.release()

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
-from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.spec.errors import shown
-from warpsmith.kernels_db.store import listing, records
-from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool_stepwise
+from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import PoolRow
-from warpsmith.service.api.auth import Caller
-from warpsmith.service.api.bodies import Body, RawBody
-from warpsmith.service.api.context import Asker, Service, ServiceDependency
-from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
+from warpsmith.service.api.bodies import Body
+from warpsmith.service.api.context import Asker, ServiceDependency
+from warpsmith.service.api.idempotency import OnceDependency
+from warpsmith.service.api.imports import accept
 from warpsmith.service.api.paging import After, Limit, Word, page
-from warpsmith.service.api.slices import run_sliced
-from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.imports import ImportDocument
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.pools import PoolDocument
 from warpsmith.service.documents.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
-    InvalidPool,
     MalformedBody,
     NotFound,
     StorageFull,
+    TooManyImports,
     UnsupportedMedia,
     document_problems,
 )
@@ -78,40 +73,24 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
 
 @router.post(
     "",
-    status_code=201,
-    summary="Store a pool",
-    response_model=PoolDocument,
-    responses={
-        200: {"model": PoolDocument, "description": "This pool was stored before; the answer is the stored pool"},
-        **document_problems(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidPool, IdempotencyReuse, StorageFull),
-    },
+    status_code=202,
+    summary="Import a pool",
+    response_model=ImportDocument,
+    responses=document_problems(
+        MalformedBody, BodyTooLarge, UnsupportedMedia, IdempotencyReuse, TooManyImports, StorageFull
+    ),
     openapi_extra=POOL_BODY,
 )
-async def create_pool(body: Body, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Store recorded model replies (JSON lines).
+def create_pool(body: Body, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
+    """Have a model worker store recorded model replies (JSON lines); the same pool is stored once.
 
-    The same pool is stored once: 201 the first time, 200 afterwards."""
+    `GET /v1/imports/{id}` has the progress, and the pool or the errors."""
     body.require(NDJSON)
-    answer = await run_sliced(_store(body, once, service, asker))
-    return answer.response()
-
-
-def _store(body: RawBody, once: Once, service: Service, asker: Caller) -> Generator[None, None, Answer]:
     try:
-        pool = yield from parse_pool_stepwise(body.data.decode("utf-8"))
+        body.data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
-    except PoolError as error:
-        wrong = FieldError(field=f"line {error.line}, {error.field}", found=shown(error.found), expected=error.expected)
-        raise InvalidPool([wrong]) from error
-
-    digest = yield from pool.digest_stepwise()
-
-    def work(session: Session) -> Generator[None, None, Answer]:
-        row, created = yield from records.add_pool_stepwise(session, pool, digest, team=asker.team)
-        return Answer.of(201 if created else 200, make_document(PoolDocument, row), Location=f"/v1/pools/{row.id}")
-
-    return (yield from once.run_stepwise(service.db, work))
+    return accept(service, once, asker, "pool", body.data).response()
 
 
 @router.get("", summary="List pools", responses=document_problems(InvalidInput))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.sse import EventSourceResponse
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.pool_file import dump_pool
-from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency, make_unknown
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -52,7 +51,7 @@ from warpsmith.service.story import tell
 from warpsmith.service.story.document import make_story_document
 from warpsmith.service.story.gather import gather
 from warpsmith.service.views import searches
-from warpsmith.service.views.nodes import WITHOUT_SOURCE, make_node_summary
+from warpsmith.service.views.nodes import list_node_summaries
 from warpsmith.workers import steps, tracing
 from warpsmith.workers.llm.estimate import Forecast, one_line
 
@@ -202,12 +201,11 @@ def get_tree(
     """Get the nodes by rising `seq`; `parent_id` links them, and parents come before children."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        query = select(NodeRow).where(NodeRow.search_id == search_id, NodeRow.seq > after_seq).order_by(NodeRow.seq)
-        nodes = session.scalars(query.options(WITHOUT_SOURCE).limit(limit + 1)).all()
-        found = TreePage(
+        nodes = list_node_summaries(session, search_id, row.best_node_id, after_seq, limit + 1)
+        found = TreePage.model_construct(
             search_id=search_id,
-            state=row.state,
-            nodes=[make_node_summary(node, row.best_node_id) for node in nodes[:limit]],
+            state=cast("SearchState", row.state),
+            nodes=nodes[:limit],
             next_after_seq=nodes[limit - 1].seq if len(nodes) > limit else None,
         )
     # Serialised here: the framework would check each of the nodes again.

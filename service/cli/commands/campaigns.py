@@ -22,6 +22,7 @@ from warpsmith.service.cli.commands.models import (
 )
 from warpsmith.service.cli.connection import connected, connected_or_embedded
 from warpsmith.service.cli.files import make_directory
+from warpsmith.service.cli.import_progress import ImportProgress
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.campaign import RECORDED, CampaignRun, Here
@@ -160,7 +161,7 @@ def _choose_answers(client: Client, text: str | None, model_file: Path | None, b
     if place and (not files or not all(file.is_file() for file in files)):
         misuse("--model", text, "replay: with a pool file, or with a directory of pools (*.jsonl)")
     for file in files if place else ():
-        client.import_pool(file.read_bytes())
+        client.import_pool(file.read_bytes(), ImportProgress())
     return RECORDED
 
 

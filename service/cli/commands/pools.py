@@ -9,6 +9,7 @@ import typer
 
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory
+from warpsmith.service.cli.import_progress import ImportProgress
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
@@ -45,7 +46,7 @@ def import_pool(
     if not file.is_file():
         misuse("FILE", str(file), "a pool file that exists")
     with connected(url, key) as client:
-        pool = client.import_pool(file.read_bytes())
+        pool = client.import_pool(file.read_bytes(), ImportProgress())
     print_json(pool) if as_json else tell(_format_line(pool))
 
 

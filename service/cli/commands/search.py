@@ -13,6 +13,7 @@ from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.connection import connected, connected_or_embedded
 from warpsmith.service.cli.follow import follow
+from warpsmith.service.cli.import_progress import ImportProgress
 from warpsmith.service.cli.options import Json, Key, OpFile, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import FAILED, CommandError
@@ -137,7 +138,10 @@ def model_document(client: Client, choice: dict[str, Any]) -> dict[str, Any]:
     """Return the model document of a search; a pool that is a file is stored first."""
     if "file" not in choice:
         return choice
-    return {"provider": choice["provider"], "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
+    return {
+        "provider": choice["provider"],
+        "pool": client.import_pool(Path(choice["file"]).read_bytes(), ImportProgress()).id,
+    }
 
 
 def summarise(client: Client, search: SearchDocument) -> None:

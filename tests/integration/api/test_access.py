@@ -23,6 +23,7 @@ from warpsmith.kernels_db.store.tables import (
     BundleJobRow,
     CampaignRow,
     HoldingRow,
+    ImportRow,
     InviteRow,
     KernelRow,
     PoolRow,
@@ -43,6 +44,7 @@ from warpsmith.workers.queue.reconciler import Reconciler
 IDS = {
     "search_id": "sr_seed",
     "campaign_id": "cm_" + 26 * "0",
+    "import_id": "im_" + 26 * "0",
     "node_id": "nd_good",
     "ask_id": "ak_0",
     "bundle_id": "bn_" + 26 * "0",
@@ -136,6 +138,8 @@ def world(tmp_path: Path) -> Iterator[World]:
                 team="ours",
             )
         )
+        sent = {"kind": "pool", "size": 0, "body": b"", "state": "pending", "created_at": 0.0}
+        session.add(ImportRow(id=IDS["import_id"], team="ours", **sent))
         invited = {"name": "a host", "uses": 1, "used": 0, "created_at": 0.0, "expires_at": 0.0, "revoked_at": None}
         session.add(InviteRow(id=IDS["invite_id"], digest="d", **invited))
         session.add(PoolRow(id="pl_0", digest="p", header=POOL_HEADER, replies=0, created_at=0.0))
@@ -220,6 +224,7 @@ def test_a_private_teams_rows_are_not_there_for_another_team(world: World) -> No
                 "ops",
                 "searches",
                 "pools",
+                "imports",
                 "bundles",
                 "asks",
                 "kernels",

@@ -24,7 +24,9 @@ from tests.support.api_support import (
     client_of,
     database,
     fields,
+    imported,
     problem,
+    read_imports,
     seed,
     settings_for,
 )
@@ -67,9 +69,8 @@ def pool(**changes: Any) -> str:
 
 
 def stored_pool(client: TestClient, **changes: Any) -> str:
-    response = client.post("/v1/pools", content=pool(**changes), headers=NDJSON)
-    assert response.status_code == 201, response.text
-    return str(response.json()["id"])
+    document = imported(client, client.post("/v1/pools", content=pool(**changes), headers=NDJSON))
+    return str(document["result"]["pool_id"])
 
 
 def test_an_op_is_stored_once_whether_json_or_yaml(client: TestClient) -> None:
@@ -182,16 +183,17 @@ def test_a_pool_of_something_else_is_refused(local: TestClient, change: dict[str
 
 
 def test_pools_are_stored_once_and_bad_ones_name_the_line(client: TestClient) -> None:
-    first = client.post("/v1/pools", content=pool(), headers=NDJSON)
-    again = client.post("/v1/pools", content=pool(), headers=NDJSON)
-    assert (first.status_code, again.status_code) == (201, 200)
-    assert first.json() == again.json() == client.get(first.headers["location"]).json()
-    assert [item["id"] for item in client.get("/v1/pools", params={"op": "add_relu"}).json()["items"]] == [
-        first.json()["id"]
-    ]
+    first, again = (imported(client, client.post("/v1/pools", content=pool(), headers=NDJSON)) for _ in range(2))
+    assert (first["state"], first["result"]["created"], first["problem"]) == ("done", True, None)
+    pool_id = first["result"]["pool_id"]
+    assert again["result"] == {**first["result"], "created": False}
+    assert client.get(f"/v1/pools/{pool_id}").json()["replies"] == 1
+    assert [item["id"] for item in client.get("/v1/pools", params={"op": "add_relu"}).json()["items"]] == [pool_id]
     broken = pool().replace('"ordinal": 0', '"ordinal": -1')
-    document = problem(client.post("/v1/pools", content=broken, headers=NDJSON), 422, "invalid-pool")
-    assert fields(document) == ["line 2, ordinal"]
+    failed = imported(client, client.post("/v1/pools", content=broken, headers=NDJSON))
+    assert (failed["state"], failed["result"]) == ("failed", None)
+    assert failed["problem"]["type"] == "urn:warpsmith:problem:invalid-pool"
+    assert fields(failed["problem"]) == ["line 2, ordinal"]
     problem(client.post("/v1/pools", content=b"\xff", headers=NDJSON), 400, "malformed-body")
 
 
@@ -216,6 +218,7 @@ def test_an_idempotency_key_does_a_thing_once(client: TestClient, path: str, bod
     assert again.headers["idempotent-replayed"] == "true"
     assert "idempotent-replayed" not in first.headers
     problem(client.post(path, content=other, headers=headers), 422, "idempotency-key-reused")
+    read_imports(database(client))
     assert len(client.get(path).json()["items"]) == 1
     headers["Idempotency-Key"] = "k2"
     assert client.post(path, content=other, headers=headers).status_code in (201, 202)
@@ -355,7 +358,8 @@ def test_the_pool_of_a_search_can_be_stored_again(client: TestClient) -> None:
     response = client.get("/v1/searches/sr_seed/pool")
     assert response.headers["content-type"].startswith("application/x-ndjson")
     assert response.headers["content-disposition"].startswith("attachment")
-    stored = client.post("/v1/pools", content=response.content, headers=NDJSON).json()
+    sent = client.post("/v1/pools", content=response.content, headers=NDJSON)
+    stored = client.get(f"/v1/pools/{imported(client, sent)['result']['pool_id']}").json()
     assert (stored["replies"], stored["header"]["op"]) == (1, "add_relu")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_support import application, command_line, seed, settings_for
+from tests.support.api_support import application, command_line, import_worker, seed, settings_for
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     seed(app.state.service.db)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with command_line(app, capsys, monkeypatch) as run_it:
+    with command_line(app, capsys, monkeypatch) as run_it, import_worker(app.state.service.db):
         yield run_it
 
 
@@ -34,6 +34,23 @@ def test_a_search_goes_out_as_a_pool_and_comes_in_again(said: Any) -> None:
     stored = json.loads(out)
     assert stored["replies"] == 1
     assert json.loads(said("pools", "import", "again.jsonl", "--json")[1])["id"] == stored["id"]
+
+
+def test_a_pool_that_is_wrong_is_told_by_its_line_and_listed(said: Any) -> None:
+    assert said("export", "sr_seed", "--format", "pool")[0] == 0
+    assert said("pools", "import", "sr_seed.jsonl", "--json")[0] == 0
+    Path("wrong.jsonl").write_text(Path("sr_seed.jsonl").read_text().replace('"ordinal": 0', '"ordinal": -1'))
+    code, _, err = said("pools", "import", "wrong.jsonl")
+    assert code == 2
+    assert "line 2, ordinal: found -1, expected a whole number" in err
+    failed, done = json.loads(said("imports", "--json")[1])
+    assert (failed["state"], done["state"]) == ("failed", "done")
+    code, out, _ = said("imports", failed["id"])
+    assert code == 0
+    assert "failed  line 2, ordinal: found -1, expected" in out
+    assert json.loads(said("imports", done["id"], "--json")[1])["result"] == done["result"]
+    assert done["result"]["pool_id"] in said("imports", "--state", "done")[1]
+    assert "no imports" in said("imports", "--state", "running")[2]
 
 
 def test_a_file_with_another_content_is_replaced_by_force_alone(said: Any) -> None:

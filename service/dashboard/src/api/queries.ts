@@ -8,6 +8,7 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { answer, answerOrNull, api, type Schemas } from "./client";
+import { isOpen } from "./imports";
 import type { paths } from "./schema";
 
 export type SearchState = Schemas["SearchDocument"]["state"];
@@ -49,6 +50,7 @@ export const keys = {
   ops: () => ["ops"] as const,
   op: (id: string) => ["op", id] as const,
   pools: () => ["pools"] as const,
+  imports: () => ["imports"] as const,
   workers: () => ["workers"] as const,
   health: () => ["health"] as const,
   system: () => ["system"] as const,
@@ -58,6 +60,7 @@ export const keys = {
 
 const LISTS_EVERY_MS = 5000;
 const ITEMS = 50;
+const LATEST_IMPORTS = 10;
 
 const following = { initialPageParam: undefined as string | undefined };
 
@@ -184,6 +187,16 @@ export function usePools() {
       answer(api.GET("/v1/pools", { params: { query: listQuery({}, pageParam) }, signal })),
     ...following,
     getNextPageParam: (page) => page.next ?? undefined,
+  });
+}
+
+/** The latest uploads; read again while a worker has one to read. */
+export function useImports() {
+  return useQuery({
+    queryKey: keys.imports(),
+    queryFn: ({ signal }) =>
+      answer(api.GET("/v1/imports", { params: { query: { limit: LATEST_IMPORTS } }, signal })),
+    refetchInterval: ({ state }) => (state.data?.items.some(isOpen) ? LISTS_EVERY_MS / 5 : LISTS_EVERY_MS),
   });
 }
 

@@ -1,3 +1,4 @@
+import { describeImport } from "../../api/imports";
 import { items, usePools } from "../../api/queries";
 import {
   Button,
@@ -104,7 +105,7 @@ function PoolField({
   const pools = usePools();
   const store = useStorePool();
   const rows = items(pools.data);
-  const upload = (file: File) => store.mutate(file, { onSuccess: ({ id }) => change({ pool: id }) });
+  const upload = (file: File) => store.mutate(file, { onSuccess: (id) => change({ pool: id }) });
   return (
     <>
       <Field label="Pool" hint="It must have been recorded for this op, target and language." error={error}>
@@ -128,6 +129,7 @@ function PoolField({
           </Button>
         )}
       </div>
+      {store.progress && <p role="status">The pool {describeImport(store.progress)}…</p>}
       {store.error && <ErrorNotice error={store.error} what="The pool was not stored" />}
     </>
   );

@@ -1,6 +1,7 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { answer, api } from "../../api/client";
+import { awaitImport, type ImportDocument } from "../../api/imports";
 import { keys } from "../../api/queries";
 import type { Submission } from "./submission";
 
@@ -51,20 +52,25 @@ export function useEstimate(submission: Submission | null) {
   });
 }
 
-/** Stores a pool file; one that was stored before is answered as it is. */
+/** Stores a pool file and brings the pool's id once a worker has read it; `progress` says how far that is. */
 export function useStorePool() {
   const client = useQueryClient();
-  return useMutation({
-    mutationFn: async (file: File) =>
-      answer(
+  const [progress, setProgress] = useState<ImportDocument | null>(null);
+  const store = useMutation({
+    mutationFn: async (file: File) => {
+      const sent = await answer(
         api.POST("/v1/pools", {
           body: await file.text(),
           bodySerializer: (pool: string) => pool,
           headers: { "Content-Type": "application/x-ndjson" },
         }),
-      ),
+      );
+      return (await awaitImport(sent, setProgress)).result?.pool_id ?? "";
+    },
     onSuccess: () => client.invalidateQueries({ queryKey: keys.pools() }),
+    onSettled: () => setProgress(null),
   });
+  return { ...store, progress };
 }
 
 function unreachable(): never {

@@ -18,6 +18,7 @@ import {
 } from "../../design";
 import { Devices } from "./Devices";
 import { type Finding, findings } from "./findings";
+import { Imports } from "./Imports";
 import styles from "./System.module.css";
 
 export default function SystemPage() {
@@ -36,6 +37,7 @@ export default function SystemPage() {
           </>
         )}
       </Loading>
+      <Imports />
       <Card title="Workers">
         <Loading query={workers}>{({ items }) => <Workers workers={items} />}</Loading>
       </Card>
