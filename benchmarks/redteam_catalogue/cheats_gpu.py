@@ -208,6 +208,10 @@ def nothing(n):
 def _device() -> list[Cheat]:
     """Faults of the device, after which an honest candidate must be judged as ever."""
     wild = "if (i < n) out[i + (1ll << 40)] = x[i];"
+    spin = "volatile float* to = out; while (*to != 12345.0f) to[n - 1] = 0.0f;"  # one of a local variable is left out
+    misaligned = (  # all four: of one alone the compiler loads 4 bytes
+        "if (i < 4) { const float4 v = reinterpret_cast<const float4*>(x + 1)[i]; out[i] = v.x + v.y + v.z + v.w; }"
+    )
     far = "out[i < n ? i - (1ll << 33) : 0] = 0.0f;"
     cooperative = """
 #include <cooperative_groups.h>
@@ -243,7 +247,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
     )
     threads = add_cuda(EACH).replace("256, 256]", "256, 4096]")
     entries: list[tuple[str, tuple[int, ...], Language, str, str, float]] = [
-        ("never ends", (45,), "cuda", add_cuda("volatile int spin = 1; while (spin); out[0] = 0;"), "a kernel that spins", 2.0),
+        ("never ends", (45,), "cuda", add_cuda(spin), "a kernel that spins", 2.0),
         ("never ends", (45,), "triton", add_triton(spin_tl), "a kernel that spins", 2.0),
         ("never ends on the host", (45,), "cuda", add_cuda(EACH, host=loop), "a loop in run", 1.0),
         ("writes to no address", (16, 45), "cuda", add_cuda(wild), "a sticky error", 10.0),
@@ -251,7 +255,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
         ("writes far before its buffers", (16, 36), "cuda", add_cuda(far), "where another process's might be", 10.0),
         ("traps", (45,), "cuda", add_cuda("if (i == 0) __trap();"), "a sticky error", 10.0),
         ("traps", (45,), "triton", add_triton(trap_tl), "a sticky error", 10.0),
-        ("misaligns a vector load", (45,), "cuda", add_cuda("if (i < 4) out[i] = reinterpret_cast<const float4*>(x + 1)[i].x;"), "a sticky error", 10.0),
+        ("misaligns a vector load", (45,), "cuda", add_cuda(misaligned), "a sticky error", 10.0),
         ("asserts on the device", (45,), "cuda", add_cuda("assert(i < 0);", "#include <cassert>"), "a sticky error", 10.0),
         ("overflows its device stack", (45,), "cuda", add_cuda("out[0] = deep((int)n);", "__device__ __noinline__ float deep(int n) { volatile float a[512]; a[n % 512] = n; return n > 0 ? deep(n - 1) + a[n % 512] : 0; }"), "recursion", 10.0),
         ("deadlocks a cooperative grid", (45,), "cuda", cuda(cooperative, run(ADD, "kernels.add.launch(8, 256, x, y, out, out.numel(), cooperative=True)")), "a block that never comes", 2.0),
