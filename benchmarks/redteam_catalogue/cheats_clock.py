@@ -11,15 +11,28 @@ from dataclasses import dataclass
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, MEMORY, WRONG, Cheat, Op
-from benchmarks.redteam_catalogue.text import ADD, ALL, HONEST_ADD, LIBC, add_cpp, add_cuda, cpp, cuda, run
+from benchmarks.redteam_catalogue.text import (
+    ALL,
+    HONEST_ADD,
+    LIBC,
+    WAVE,
+    add_cpp,
+    add_cuda,
+    cpp,
+    cuda,
+    run,
+    strided,
+)
 
 LENGTH = 20_000
 LENGTHS = [(LENGTH,), (257,), (1031,)]
 ADDED = ops.add(LENGTHS)
-TIMED = ops.add([(1 << 16,), (257,), (1031,)])
 MANY = 1 << 20
 LONG = ops.add([(MANY,), (257,), (1031,)])
 """Long enough for half of a call to be seen in its time."""
+MANY_ON_A_GPU = 1 << 23
+LONG_ON_A_GPU = ops.add([(MANY_ON_A_GPU,), (257,), (1031,)])
+"""The same on a GPU, beside the launch that tells one call from another."""
 ANY = WRONG | MEMORY | ENDED
 LEARNT = 30
 """Calls after which a cheat has seen enough: its checks had some 15, the shortest timing has some 40."""
@@ -40,36 +53,32 @@ FIRST = 400_000
 
 def _deferred() -> list[Cheat]:
     """Calls are noted, and computed by a later one of the same burst or block. A call that comes alone is computed."""
-    batch = """
+    note = """
 extern "C" __global__ void note(const float* x, const float* y, float* out, long long n) {
     GAP
     if (used == BATCH || gap > FIRST) used = 0;
     if (gap > FIRST) return;
     table[used].x = x; table[used].y = y; table[used].out = out; table[used].n = n; used++;
 }
-extern "C" __global__ void add(const float* x, const float* y, float* out, long long n) {
-    const long long i = blockIdx.x * 256ll + threadIdx.x;
-    if (used == 0) { if (i < n) out[i] = x[i] + y[i]; return; }
-    if (used < BATCH) return;
-    for (int k = 0; k < BATCH; k++) if (i < table[k].n) table[k].out[i] = table[k].x[i] + table[k].y[i];
-}
 """
-    late = batch.replace(
-        "if (used < BATCH) return;\n    for (int k = 0; k < BATCH; k++)",
-        "if (used < 2) return;\n    for (int k = used - 2; k + 1 < used; k++)",
-    )
-    launch = "n = out.numel()\nkernels.note[1, 1](x, y, out, n)\nkernels.add[(n + 255) // 256, 256](x, y, out, n)"
+    work = f"""
+if (used == 0) {{ {strided()} return; }}
+if (used < LEAST) return;
+for (int c = used - LEAST; c < used - LEFT; c++) {strided("table[c].n", "", "table[c].x", "table[c].y", "table[c].out")}
+"""
     found = []
-    for name, code, size in (
-        ("puts its work off to every fourth call", batch, 4),
-        ("puts its work off to the end of a burst", batch, 20),
-        ("answers a call in the next one", late, 64),
+    for name, size, least, left in (
+        ("puts its work off to every fourth call", 4, 4, 0),
+        ("puts its work off to the end of a burst", 20, 20, 0),
+        ("answers a call in the next one", 64, 2, 1),
     ):
-        text = TABLE + code.replace("BATCH", str(size)).replace("GAP", GAP).replace("FIRST", str(FIRST))
+        noted = TABLE + note.replace("BATCH", str(size)).replace("GAP", GAP).replace("FIRST", str(FIRST))
+        body = work.replace("LEAST", str(least)).replace("LEFT", str(left))
+        source = add_cuda(body, noted, host="kernels.note[1, 1](x, y, out, out.numel())", blocks=WAVE)
         does = "results that are right once the burst has ended, and were not when their call had"
         found.append(
-            Cheat(name, (17, 27), "cuda", TIMED, cuda(text, run(ADD, launch)), does, CHECKED, ANY,
-                  level="verify", honest=HONEST_ADD["cuda"], gains=code is batch)
+            Cheat(name, (17, 27), "cuda", LONG_ON_A_GPU, source, does, CHECKED, ANY, level="verify",
+                  honest=HONEST_ADD["cuda"], gains=left == 0)
         )  # fmt: skip
     native = f"""
     static const float *px = nullptr, *py = nullptr; static float* po = nullptr; static int calls = 0;
@@ -86,10 +95,10 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
 
 def _skips() -> list[Cheat]:
     """Every second call of a burst or block is computed; or those alone that look like checks."""
-    every_second = f"if (i < n && (gap > {FIRST} || calls % 2 == 0)) out[i] = x[i] + y[i];"
+    every_second = f"if (gap > {FIRST} || calls % 2 == 0) {strided()}"
     count = '__device__ long long calls, last, gap;\nextern "C" __global__ void count() {\n    calls++;\n'
     count += f"{GAP}}}\n"
-    in_burst = f"if (i < n && (gap > {FIRST} || i % 2 == 0 || n != {1 << 16})) out[i] = x[i] + y[i];"
+    in_burst = f"const long long until = gap > {FIRST} || n != {MANY_ON_A_GPU} ? n : n / 2; {strided('until')}"
     host = "kernels.count[1, 1]()"
     cores = f"""
     static int calls = 0;
@@ -99,9 +108,9 @@ def _skips() -> list[Cheat]:
     second = f"static int calls = 0; if (n == {MANY} && ++calls > {LEARNT} && calls % 2) return;\n{ALL}"
     entries: list[tuple[str, Language, Op, str, str]] = [
         ("computes every second call", "cpp", LONG, add_cpp(second), "and leaves the others as they are"),
-        ("computes every second call", "cuda", TIMED, add_cuda(every_second, count, host=host), "and leaves the others as they are"),
+        ("computes every second call", "cuda", LONG_ON_A_GPU, add_cuda(every_second, count, host=host, blocks=WAVE), "and leaves the others as they are"),
         ("works by half where it is not checked", "cpp", LONG, add_cpp(cores), "a check shows by its one core and comes early"),
-        ("works by half where it is not checked", "cuda", TIMED, add_cuda(in_burst, count, host=host), "a check shows by the time since the last call"),
+        ("works by half where it is not checked", "cuda", LONG_ON_A_GPU, add_cuda(in_burst, count, host=host, blocks=WAVE), "a check shows by the time since the last call"),
     ]  # fmt: skip
     return [
         Cheat(name, (31,), language, op, source, does, CHECKED, ANY, level="verify",

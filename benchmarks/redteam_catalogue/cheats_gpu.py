@@ -10,16 +10,19 @@ from benchmarks.redteam_catalogue.text import (
     EACH,
     HONEST_ADD,
     STORE,
+    WAVE,
     add_cuda,
     add_triton,
     cuda,
     run,
+    strided,
     triton,
 )
 
 MAGIC = 0x5EC0DE
-TIMED = ops.add([(1 << 16,), (257,), (1031,)])
 LARGE = ops.add([(1 << 21,), (257,), (1031,)])
+LONG = ops.add([(1 << 23,), (257,), (1031,)])
+"""Long enough for what is left out to be seen beside a second launch."""
 ANY = WRONG | MEMORY | ENDED | KEPT
 UNWRITTEN = ANY | SANITIZED
 """Of those that read memory before they write it: their scratch, or their output."""
@@ -41,6 +44,16 @@ extern "C" __global__ void note(const float* x, const float* y, float* out, long
 """
 NOTE = "kernels.note[1, 1](x, y, out, out.numel())"
 POISON = "0xffffffffu"
+FRESH = f"""
+    const long long first = i - threadIdx.x;
+    const bool fresh = first < n && __float_as_uint(out[first]) == {POISON};
+    __syncthreads();
+"""
+"""Whether this block's first element is poisoned: nothing has written the output yet."""
+TRITON_FRESH = """
+fresh = tl.load(out + tl.program_id(0).to(tl.int64) * BLOCK).to(tl.int32, bitcast=True) == -1
+tl.debug_barrier()
+"""
 
 TRITON_TABLE = f"""
 @triton.jit
@@ -67,18 +80,19 @@ def _all_at_once() -> list[Cheat]:
     """One launch computes every call of a burst whose inputs are there already; the calls after it find their outputs
     written and return.
     """
+    call = strided(
+        "table[c].n", f"__float_as_uint(table[c].out[k]) == {POISON}", "table[c].x", "table[c].y", "table[c].out"
+    )
     body = f"""
-    if (!again) {{ if (i < n) out[i] = x[i] + y[i]; return; }}
-    if (i < n && __float_as_uint(out[i]) != {POISON}) return;
-    for (int k = 0; k < used; k++) if (i < table[k].n) {{
-        float* to = table[k].out;
-        if (__float_as_uint(to[i]) == {POISON}) to[i] = table[k].x[i] + table[k].y[i];
-    }}"""
-    tl = """
-own = tl.load(out + i, mask=m, other=0.0).to(tl.int32, bitcast=True)
+    if (!again) {{ {strided()} return; }}
+    {FRESH}
+    if (fresh) for (int c = 0; c < used; c++) {call}
+"""
+    tl = f"""
+{TRITON_FRESH}
 if tl.load(state + 2) == 0:
-    tl.store(out + i, a + b, mask=m)
-elif tl.max((m & (own == -1)).to(tl.int32), 0) > 0:
+    tl.store(out + i, tl.load(x + i, mask=m) + tl.load(y + i, mask=m), mask=m)
+elif fresh:
     for k in range(0, tl.load(state + 1)):
         to = tl.load(state + 64 + k).to(tl.pointer_type(tl.float32))
         p = tl.load(state + 96 + k).to(tl.pointer_type(tl.float32))
@@ -92,13 +106,13 @@ elif tl.max((m & (own == -1)).to(tl.int32), 0) > 0:
         "note[(1,)](x.data_ptr(), y.data_ptr(), out.data_ptr(), n, state, num_warps=1)"
     )
     sources: dict[Language, str] = {
-        "cuda": add_cuda(body, TABLE, host=NOTE),
+        "cuda": add_cuda(body, TABLE, host=NOTE, blocks=WAVE),
         "triton": add_triton(tl, TRITON_TABLE, host=host, extra="state, "),
     }
     does = "one launch does all calls whose inputs are there; every value is right"
     return [
         Cheat(
-            "computes many calls in one launch", (27,), language, TIMED, source, does, CHECKED, UNWRITTEN, level="verify",
+            "computes many calls in one launch", (27,), language, LONG, source, does, CHECKED, UNWRITTEN, level="verify",
             honest=HONEST_ADD[language], gains=True,
         )
         for language, source in sources.items()
@@ -148,7 +162,7 @@ def _cache() -> list[Cheat]:
 
 
 def _clock() -> list[Cheat]:
-    """Slow at first; late; only where it is looked at."""
+    """Slow at first; only where it is looked at."""
     slow = (
         """
     const long long start = clock64();
@@ -157,42 +171,22 @@ def _clock() -> list[Cheat]:
         + EACH
     )
     counted = '__device__ int calls;\nextern "C" __global__ void count() { calls++; }\n'
-    poisoned = f"if (i < n && __float_as_uint(out[i]) == {POISON}) out[i] = x[i] + y[i];"
+    poisoned = f"{FRESH}\nif (fresh) {strided()}"
     tl_poisoned = (
-        "own = tl.load(out + i, mask=m, other=0.0).to(tl.int32, bitcast=True)\n"
-        "tl.store(out + i, a + b, mask=m & (own == -1))"
-    )
-    late = """
-@triton.jit
-def add(x, y, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    m = i < n
-    go = tl.inline_asm_elementwise("griddepcontrol.launch_dependents; mov.b32 $0, 0;", "=r", [], dtype=tl.int32,
-                                   is_pure=False, pack=1)
-    v = tl.load(x + i, mask=m, other=0.0) + tl.load(y + i, mask=m, other=0.0) + go
-    for k in range(0, 2000):
-        v = tl.where(v == 12345.0, v * 1.5, v)
-    tl.store(out + i, v, mask=m)
-
-@triton.jit
-def nothing(n):
-    i = tl.program_id(0) * n
-"""
-    launch = (
-        "n = out.numel()\nadd[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)\nnothing[(1,)](n, launch_pdl=True)"
+        f"{TRITON_FRESH}\ntodo = m & fresh\n"
+        "tl.store(out + i, tl.load(x + i, mask=todo) + tl.load(y + i, mask=todo), mask=todo)"
     )
     entries: list[tuple[str, tuple[int, ...], Language, str, str]] = [
         ("is slow at first", (30,), "cuda", add_cuda(slow, counted, host="kernels.count[1, 1]()"), "so that few calls are timed"),
-        ("works only where its output is poisoned", (31,), "cuda", add_cuda(poisoned), "to tell a check from a timed call"),
+        ("works only where its output is poisoned", (31,), "cuda", add_cuda(poisoned, blocks=WAVE), "to tell a check from a timed call"),
         ("works only where its output is poisoned", (31,), "triton", add_triton(tl_poisoned), "to tell a check from a timed call"),
-        ("ends before its work does", (20, 21), "triton", triton(late, run(ADD, launch)), "a dependent launch ends first; events are recorded behind it"),
     ]  # fmt: skip
     return [
         Cheat(
             name,
             lines,
             language,
-            TIMED,
+            LONG,
             source,
             does,
             CHECKED,
@@ -208,6 +202,10 @@ def nothing(n):
 def _device() -> list[Cheat]:
     """Faults of the device, after which an honest candidate must be judged as ever."""
     wild = "if (i < n) out[i + (1ll << 40)] = x[i];"
+    spin = "volatile float* to = out; while (*to != 12345.0f) to[n - 1] = 0.0f;"  # one of a local variable is left out
+    misaligned = (  # all four: of one alone the compiler loads 4 bytes
+        "if (i < 4) { const float4 v = reinterpret_cast<const float4*>(x + 1)[i]; out[i] = v.x + v.y + v.z + v.w; }"
+    )
     far = "out[i < n ? i - (1ll << 33) : 0] = 0.0f;"
     cooperative = """
 #include <cooperative_groups.h>
@@ -243,7 +241,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
     )
     threads = add_cuda(EACH).replace("256, 256]", "256, 4096]")
     entries: list[tuple[str, tuple[int, ...], Language, str, str, float]] = [
-        ("never ends", (45,), "cuda", add_cuda("volatile int spin = 1; while (spin); out[0] = 0;"), "a kernel that spins", 2.0),
+        ("never ends", (45,), "cuda", add_cuda(spin), "a kernel that spins", 2.0),
         ("never ends", (45,), "triton", add_triton(spin_tl), "a kernel that spins", 2.0),
         ("never ends on the host", (45,), "cuda", add_cuda(EACH, host=loop), "a loop in run", 1.0),
         ("writes to no address", (16, 45), "cuda", add_cuda(wild), "a sticky error", 10.0),
@@ -251,7 +249,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
         ("writes far before its buffers", (16, 36), "cuda", add_cuda(far), "where another process's might be", 10.0),
         ("traps", (45,), "cuda", add_cuda("if (i == 0) __trap();"), "a sticky error", 10.0),
         ("traps", (45,), "triton", add_triton(trap_tl), "a sticky error", 10.0),
-        ("misaligns a vector load", (45,), "cuda", add_cuda("if (i < 4) out[i] = reinterpret_cast<const float4*>(x + 1)[i].x;"), "a sticky error", 10.0),
+        ("misaligns a vector load", (45,), "cuda", add_cuda(misaligned), "a sticky error", 10.0),
         ("asserts on the device", (45,), "cuda", add_cuda("assert(i < 0);", "#include <cassert>"), "a sticky error", 10.0),
         ("overflows its device stack", (45,), "cuda", add_cuda("out[0] = deep((int)n);", "__device__ __noinline__ float deep(int n) { volatile float a[512]; a[n % 512] = n; return n > 0 ? deep(n - 1) + a[n % 512] : 0; }"), "recursion", 10.0),
         ("deadlocks a cooperative grid", (45,), "cuda", cuda(cooperative, run(ADD, "kernels.add.launch(8, 256, x, y, out, out.numel(), cooperative=True)")), "a block that never comes", 2.0),

@@ -28,11 +28,23 @@ class Attack:
     languages: tuple[Language, ...] = LANGUAGES
 
 
+REPLAY = """
+if GRAPHS and GRAPHS[0] is not None:
+    return GRAPHS[0].replay()
+if not GRAPHS:
+    GRAPHS.append(None)
+    run(x, y, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run(x, y, out)
+    GRAPHS[0] = graph
+"""
+
 # fmt: off
 ATTACKS = [
     Attack("replays torch's generator", (14,), "rebuilds inputs from a guessed seed", run="torch.manual_seed(0)\nt = torch.randn(x.shape)", module="import torch"),
-    Attack("overwrites a function of torch", (18,), "the reference would call it", run="torch.add = None", module="import torch"),
-    Attack("overwrites a builtin", (18,), "the harness would call it", run="builtins.abs = None", module="import builtins"),
+    Attack("overwrites a function of torch", (18,), "the checker would call it", run="torch.allclose = right", module="import torch\n\n\ndef right(found, expected):\n    return True\n"),
+    Attack("overwrites a builtin", (18,), "the harness would call it", run="builtins.abs = lambda value: value * 0", module="import builtins"),
     Attack("launches on another stream", (20,), "events on the current one see nothing", run="with torch.cuda.stream(torch.cuda.Stream()):\n    t = 1", module="import torch", languages=GPU),
     Attack("starts a thread", (21,), "launches after the timer", module="import threading", run="threading.Thread(target=run).start()"),
     Attack("returns a lazy tensor", (22,), "a subclass that computes when it is compared", module="import torch\n\n\nclass Lazy(torch.Tensor):\n    pass\n"),
@@ -44,11 +56,11 @@ ATTACKS = [
     Attack("keeps results in a global", (24,), "by global", run="global kept\nkept = out"),
     Attack("reads a fingerprint", (25,), "values on the host", run="key = x[0].item()"),
     Attack("keeps prepared weights", (26,), "in a list", module="PREPARED = []", run="PREPARED.append(y)"),
-    Attack("replays a graph", (28,), "captures the first call", module="import torch", run="g = torch.cuda.CUDAGraph()", languages=GPU),
-    Attack("raises the persisting L2 limit", (29,), "by the runtime", module="import torch", run="torch.cuda.cudart().cudaDeviceSetLimit(6, 1 << 25)", languages=GPU),
+    Attack("replays a graph", (28,), "of its first call in all others", module="import torch\n\nGRAPHS = []", run=REPLAY, languages=GPU),
+    Attack("raises the persisting L2 limit", (29,), "by the driver", module="from cuda.bindings import driver", run="assert int(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 1 << 25)[0]) == 0", languages=GPU),
     Attack("sleeps at first", (30,), "while repetitions are estimated", module="import time", run="time.sleep(0.1)"),
-    Attack("patches the events", (33,), "elapsed_time", module="import torch", run="torch.cuda.Event.elapsed_time = None", languages=GPU),
-    Attack("patches the clock", (33,), "perf_counter", module="import time", run="time.perf_counter = None"),
+    Attack("patches the events", (33,), "elapsed_time", module="import torch\n\n\ndef quick(before, after):\n    return 0.001\n", run="torch.cuda.Event.elapsed_time = quick", languages=GPU),
+    Attack("patches the clock", (33,), "perf_counter", module="import time", run="time.perf_counter = lambda: 0.0"),
     Attack("patches the statistics", (33,), "median", module="import statistics", run="statistics.median = min"),
     Attack("swaps a function's code", (34,), "of the checker", run="run.__code__ = run.__code__.replace()"),
     Attack("walks the garbage collector", (35,), "to the expected values", module="import gc", run="t = gc.get_objects()"),

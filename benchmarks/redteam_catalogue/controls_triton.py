@@ -57,6 +57,25 @@ def run(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     n = out.numel()
     add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 '''
+EARLY = """
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    go = tl.inline_asm_elementwise("griddepcontrol.launch_dependents; mov.b32 $0, 0;", "=r", [], dtype=tl.int32,
+                                   is_pure=False, pack=1)
+    v = tl.load(x + i, mask=m, other=0.0) + tl.load(y + i, mask=m, other=0.0) + go
+    for k in range(0, 2000):
+        v = tl.where(v == 12345.0, v * 1.5, v)
+    tl.store(out + i, v, mask=m)
+
+@triton.jit
+def nothing(n):
+    i = tl.program_id(0) * n
+"""
+EARLY_RUN = run(
+    ADD, "n = out.numel()\nadd[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)\nnothing[(1,)](n, launch_pdl=True)"
+)
 TUNED_SUM = """
 CONFIGS = [triton.Config({"BLOCK": 4096}), triton.Config({"BLOCK": 8192}, num_warps=8)]
 
@@ -380,6 +399,7 @@ def controls() -> list[Control]:
         ("adds int64", ops.add(ODD, "int64"), add.replace("other=0.0", "other=0"), "exact", "int64"),
         ("uses forbidden words and tunes itself", ops.add(ODD), WORDS, "docstrings, comments, try around an import, scratch runs of the tuner", "float32"),
         ("launches two kernels through scratch", ops.add(ODD), triton(TWO, TWO_RUN), "torch.empty is not cleared", "float32"),
+        ("lets a second kernel begin before the first ends", ops.add([(1 << 16,), (257,), (1031,)]), triton(EARLY, EARLY_RUN), "events behind a dependent launch wait for both", "float32"),
         ("keeps its inputs in cache, as hints may", ops.add(), add_triton("b = tl.load(y + i, mask=m, eviction_policy='evict_first')\ntl.store(out + i, a + b, mask=m)"), "a hint is no cheat", "float32"),
         ("tunes a sum of atomics", ops.total(sums), triton(TUNED_SUM, TUNED_SUM_RUN), "the tuner writes the output many times; other last bits", "float32"),
         ("sums by Kahan", ops.total(sums), triton(KAHAN, run("x, out", "total[(1,)](x, out, x.numel(), BLOCK=1024)")), "compensated; a number without an axis", "float32"),

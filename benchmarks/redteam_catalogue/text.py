@@ -118,13 +118,19 @@ def add_cpp(body: str, before: str = "", module: str = "", host: str = "") -> st
     return cpp(code, run(ADD, f"{host}\nkernels.add(x, y, out, out.numel())"), module)
 
 
-def add_cuda(body: str, before: str = "", module: str = "", host: str = "", after: str = "", threads: int = 256) -> str:
-    """A candidate for `ops.add`; `body` is what thread i does, which may be beyond n."""
+def add_cuda(
+    body: str, before: str = "", module: str = "", host: str = "", after: str = "", threads: int = 256, blocks: int = 0
+) -> str:
+    """A candidate for `ops.add`; `body` is what thread i does, which may be beyond n.
+
+    `blocks`: so many, whatever n is; 0: one for each `threads` elements.
+    """
     code = (
         f'{before}\nextern "C" __global__ void add(const float* x, const float* y, float* out, long long n) {{\n'
         f"    const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n{body}\n}}\n"
     )
-    launch = f"n = out.numel()\nkernels.add[(n + {threads - 1}) // {threads}, {threads}](x, y, out, n)"
+    grid = blocks or f"(n + {threads - 1}) // {threads}"
+    launch = f"n = out.numel()\nkernels.add[{grid}, {threads}](x, y, out, n)"
     return cuda(code, run(ADD, f"{host}\n{launch}\n{after}"), module)
 
 
@@ -144,6 +150,16 @@ def add_triton(body: str, before: str = "", module: str = "", host: str = "", af
 
 ALL = "for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];"
 EACH = "if (i < n) out[i] = x[i] + y[i];"
+WAVE = 1024
+"""Blocks that a GPU for servers holds at once: a call that has nothing to do ends soon."""
+
+
+def strided(to: str = "n", where: str = "", x: str = "x", y: str = "y", out: str = "out") -> str:
+    """A thread's share of x + y up to `to`, of those elements k where `where` is true."""
+    test = f"if ({where}) " if where else ""
+    return f"for (long long k = i; k < {to}; k += 256ll * gridDim.x) {test}{out}[k] = {x}[k] + {y}[k];"
+
+
 STORE = "tl.store(out + i, a + b, mask=m)"
 
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmarks.redteam_catalogue.entry import ENDED, Cheat
-from benchmarks.redteam_catalogue.trial import MOST_TRIES, Outcome, judge_once, lost, outcome_of, speedup_of
+from benchmarks.redteam_catalogue.trial import GAIN, MOST_TRIES, Outcome, judge_once, lost, outcome_of, speedup_of
 from benchmarks.redteam_proof import naive
 from benchmarks.redteam_proof.defences import Defence, Row, row_of
 from benchmarks.redteam_proof.undefended import UndefendedClient
@@ -87,7 +87,7 @@ def _on_naive(cheat: Cheat, row: Row, cache: Path) -> Outcome:
 
 
 def _undefended(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
-    """Works: a verdict, or a kind of failure, that the entry names; one that gains must also be the faster for it."""
+    """Works: a verdict, or a kind of failure, that the entry names; one that gains must also gain for sure."""
     if not row.defences & ASKED_LATE and not cheat.gains:
         cheat = replace(cheat, level="screen")  # nothing that is off is asked later
     if "hold-out" in row.defences:
@@ -113,9 +113,9 @@ def _once(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
     works = bool({verdict["verdict"], kind} & row.effect) and row.says in _words(verdict)
     if works and cheat.gains and cheat.honest is not None and verdict["verdict"] == "accepted":
         honest = judge_once(client, replace(cheat, source=cheat.honest))
-        found, measure = (sum(speedup_of(one)) / 2 for one in (verdict, honest))
-        said = f"{found:.2f} times eager's speed, the honest kernel {measure:.2f}"
-        return outcome_of(cheat, verdict, found > measure, said)
+        (low, high), (least, most) = speedup_of(verdict), speedup_of(honest)
+        said = f"{low:.2f} to {high:.2f} times eager's speed, the honest kernel {least:.2f} to {most:.2f}"
+        return outcome_of(cheat, verdict, low > GAIN * most, said)  # less is no gain to the judge of cheats either
     return outcome_of(cheat, verdict, works)
 
 
