@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from warpsmith.service.documents.reverifications import (
     ReverificationSummary,
 )
 from warpsmith.service.documents.searches import (
+    DeletedSearch,
     EstimateDocument,
     EventDocument,
     SearchDocument,
@@ -123,7 +124,7 @@ class Client:
         """Estimate the cost of a search; `body` as for `create_search`."""
         return EstimateDocument.model_validate(self._send("POST", "/v1/searches/estimate", json=body))
 
-    def searches(self, *, most: int | None = None, **filters: str | None) -> list[SearchSummary]:
+    def searches(self, *, most: int | None = None, **filters: str | Sequence[str] | None) -> list[SearchSummary]:
         """List searches, newest first; at most `most`."""
         return self._list("/v1/searches", SearchSummary, filters, most)
 
@@ -139,6 +140,14 @@ class Client:
         """Set limits of a search; None lifts one."""
         body = {"budget": changes}
         return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_check_id(search_id)}", json=body))
+
+    def label_search(self, search_id: str, labels: dict[str, Any]) -> SearchDocument:
+        """Set name, tags, notes or the archive of a search; what is not named stays."""
+        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_check_id(search_id)}", json=labels))
+
+    def delete_search(self, search_id: str) -> DeletedSearch:
+        """Delete a search that has ended; its kernels stay."""
+        return DeletedSearch.model_validate(self._send("DELETE", f"/v1/searches/{_check_id(search_id)}"))
 
     def add_idea(self, search_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> IdeaDocument:
         """Add a person's idea to a search."""
@@ -367,9 +376,13 @@ class Client:
         return kind.model_validate(self._send("GET", path, params=parameters or {}))
 
     def _list(
-        self, path: str, kind: type[Document], filters: dict[str, str | None], most: int | None = None
+        self,
+        path: str,
+        kind: type[Document],
+        filters: Mapping[str, str | Sequence[str] | None],
+        most: int | None = None,
     ) -> list[Document]:
-        parameters = {name: value for name, value in filters.items() if value is not None}
+        parameters: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
         items: list[Document] = []
         after: str | None = None
         while True:
