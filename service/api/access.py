@@ -50,6 +50,7 @@ RULES: Mapping[str, Scope | None] = {
             "list_counterexamples",
             "list_searches",
             "list_tags",
+            "compare_searches",
             "get_search",
             "estimate_search",
             "get_tree",

@@ -27,6 +27,7 @@ COMMANDS = {
     "pause": "search.pause",
     "resume": "search.resume",
     "cancel": "search.cancel",
+    "compare": "compare.compare",
     "label": "labels.label",
     "archive": "labels.archive",
     "unarchive": "labels.unarchive",

@@ -22,6 +22,7 @@ from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.audit import AuditDocument
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
+from warpsmith.service.documents.comparison import ComparisonDocument
 from warpsmith.service.documents.joining import ConnectionDocument, InviteDocument, NewInvite
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
 from warpsmith.service.documents.nodes import IdeaDocument, NodeDocument, NodeSummary, TreePage
@@ -127,6 +128,10 @@ class Client:
     def searches(self, *, most: int | None = None, **filters: str | Sequence[str] | None) -> list[SearchSummary]:
         """List searches, newest first; at most `most`."""
         return self._list("/v1/searches", SearchSummary, filters, most)
+
+    def compare(self, search_ids: Sequence[str]) -> ComparisonDocument:
+        """Compare searches of one op."""
+        return self._get("/v1/searches/compare", ComparisonDocument, {"search": list(search_ids)})
 
     def search(self, search_id: str) -> SearchDocument:
         """Fetch a search with its progress."""

@@ -193,18 +193,24 @@ def _find_best_path(session: Session, search: SearchRow) -> list[str]:
 def make_progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:
     """Make the progress of a search."""
     now = time.time()
-    judged = list(_list_judged(session, search))
+    best, judged = read_curve(session, search)
     return ProgressDocument(
         search_id=search.id,
         state=search.state,
         created_at=search.created_at,
         as_of=now,
-        best=list(list_best_points(judged, _list_eligible(session, search))),
-        judged=[point for point, _ in judged],
+        best=best,
+        judged=judged,
         gates=_count_gates(session, search),
         caps=_list_caps(search, now),
         waiting_for=list_waiting(session, search, now, alive_after_s),
     )
+
+
+def read_curve(session: Session, search: SearchRow) -> tuple[list[BestPoint], list[JudgedPoint]]:
+    """Read the best so far after every verdict that changed it, and every verdict on a candidate, in order."""
+    judged = list(_list_judged(session, search))
+    return list(list_best_points(judged, _list_eligible(session, search))), [point for point, _ in judged]
 
 
 def _list_judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, Mapping[str, Any]]]:

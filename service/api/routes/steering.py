@@ -111,14 +111,16 @@ class SearchChange(StrictBody):
     name: Name = None
     tags: Tags = Field(default_factory=list, description="All its tags, in place of those that it has")
     notes: Notes = None
-    archived: bool = Field(
-        False, description="Whether lists leave it out unless asked; only a search that has ended is archived"
+    archived: bool | None = Field(
+        None, description="Whether lists leave it out unless asked; only a search that has ended is archived"
     )
 
     def labels(self) -> steps.Labels:
         """Return the labels that the body names."""
         given = self.model_dump(include={"name", "tags", "notes", "archived"}, exclude_unset=True)
-        return cast("steps.Labels", given)
+        return cast(
+            "steps.Labels", {name: value for name, value in given.items() if (name, value) != ("archived", None)}
+        )
 
 
 @contextmanager
