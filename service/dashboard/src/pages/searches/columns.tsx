@@ -2,16 +2,17 @@ import { Link } from "react-router";
 import type { SearchSummary } from "../../api/queries";
 import { baselineName, SpeedUp, SpeedUps } from "../../app/SpeedUp";
 import { Tags } from "../../app/Tags";
-import { type Column, format, Meter, StateBadge, Time, Untrusted, visible } from "../../design";
+import { type Column, classes, format, Meter, StateBadge, Time, Untrusted, visible } from "../../design";
 import styles from "./Searches.module.css";
 
 type Columns = readonly Column<SearchSummary>[];
 
 const OP: Column<SearchSummary> = {
   key: "op",
+  lead: true,
   header: "Search",
   cell: (row) => (
-    <div className={styles.op}>
+    <div className={classes(styles.op, styles.search)}>
       <Link to={`/searches/${encodeURIComponent(row.id)}`} className={styles.name}>
         <Untrusted text={row.name ?? row.op_name} />
       </Link>
@@ -173,7 +174,7 @@ const chooser = ({ chosen, toggle }: Choosing): Column<SearchSummary> => ({
 
 /** A column for each baseline where there is room, else all of them below the best. */
 export function columns(wide: boolean, baselines: readonly string[], choosing: Choosing): Columns {
-  if (!wide) return [...NARROW.slice(0, 1), chooser(choosing), ...NARROW.slice(1)];
+  if (!wide) return [chooser(choosing), ...NARROW];
   return [
     chooser(choosing),
     OP,

@@ -1,19 +1,12 @@
 import { useCallback, useState } from "react";
 import { useTags } from "../../api/labels";
 import { type SearchSummary, useSearches } from "../../api/queries";
-import {
-  Chips,
-  Choice,
-  Filters,
-  OpAndTarget,
-  Pager,
-  TextFilter,
-  useRoomForBaselines,
-} from "../../app/ListTools";
+import { Chips, Choice, Filters, OpAndTarget, Pager, TextFilter } from "../../app/ListTools";
 import { type Listing, sortOf, useListing } from "../../app/listing";
 import { Loading, Page } from "../../app/Page";
 import { inOrder } from "../../app/SpeedUp";
 import { Button, ButtonLink, EmptyState, Table } from "../../design";
+import { useMedia } from "../../design/media";
 import { ChosenBar } from "./ChosenBar";
 import { columns } from "./columns";
 import { FILTERS, isFiltered, SORTS, STATES, searchQuery, statesOf } from "./query";
@@ -24,7 +17,7 @@ const BASELINES = ["eager", "compile", "max_autotune"];
 export default function SearchesPage() {
   const listing = useListing();
   const query = useSearches(searchQuery(listing.params));
-  const wide = useRoomForBaselines();
+  const wide = useMedia("(min-width: 1400px)");
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const toggle = useCallback(
     (id: string) =>
