@@ -32,7 +32,7 @@ export default function CompareSearchesPage() {
   const comparison = useComparison(ids);
   const set = (next: readonly string[]) =>
     setParams(
-      next.map((id) => ["search", id]),
+      next.map((id): [string, string] => ["search", id]),
       { replace: true, preventScrollReset: true },
     );
   return (
