@@ -8,6 +8,7 @@ import { filtersOf, shownOf } from "./filters";
 import type { SearchTree } from "./rows";
 import { useSearchTree } from "./rows";
 import { TreeView } from "./TreeView";
+import styles from "./TreeView.module.css";
 
 /** The tree of a search as a drawing; the address bar names the node that is open. */
 export function TreeTab({ searchId }: { searchId: string }) {
@@ -32,9 +33,9 @@ function Filtered({ searchId, tree }: { searchId: string; tree: SearchTree }) {
   const filters = useMemo(() => filtersOf(params), [params]);
   const shown = useMemo(() => shownOf(tree, filters), [tree, filters]);
   return (
-    <>
+    <div className={styles.tab}>
       <FilterBar tree={tree} shown={shown} filters={filters} set={(changes) => set(changes, true)} />
       <TreeView searchId={searchId} tree={shown.tree} selected={nodeId} onOpen={setNode} />
-    </>
+    </div>
   );
 }

@@ -48,7 +48,14 @@ it("knows the techniques and rounds that there are", () =>
 
 it("colours by speed-up: what is slower is not green", () => {
   const of = (score: number) => colorOf(row(1, 0, { score }));
-  expect([0.8, 1, 1.3, 2, 50].map(of)).toEqual(["--slower", "--fast-1", "--fast-2", "--fast-3", "--fast-3"]);
+  expect([0.8, 0.996, 1, 1.3, 2, 50].map(of)).toEqual([
+    "--slower",
+    "--fast-1",
+    "--fast-1",
+    "--fast-2",
+    "--fast-3",
+    "--fast-3",
+  ]);
   expect(kindOf(row(1, 0))).toBe("screened");
   expect(kindOf(row(1, 0, { verification: "passed" }))).toBe("verified");
 });

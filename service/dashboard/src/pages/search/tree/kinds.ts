@@ -56,10 +56,13 @@ export function kindOf(row: TreeRow): Kind {
   return row.state === "closed" ? "closed" : "waiting";
 }
 
+/** From here on a ratio is written as 1.00x: what is a tie to the eye is none that is slower. */
+const EVEN = 0.995;
+
 /** Steps of the colour of accepted nodes: slower than the fastest baseline, and how much faster. */
 export const SPEEDS = [
   { from: 0, color: "--slower", word: "slower than the fastest baseline" },
-  { from: 1, color: "--fast-1", word: "up to 1.25x" },
+  { from: EVEN, color: "--fast-1", word: "up to 1.25x" },
   { from: 1.25, color: "--fast-2", word: "1.25x to 2x" },
   { from: 2, color: "--fast-3", word: "2x or more" },
 ] as const;
@@ -74,7 +77,7 @@ export function colorOf(row: TreeRow): `--${string}` {
 
 /** Whether it was accepted and yet is slower than the fastest baseline. */
 export function isSlower(row: TreeRow): boolean {
-  return row.verdict === "accepted" && row.seq > 0 && row.score !== null && row.score < 1;
+  return row.verdict === "accepted" && row.seq > 0 && row.score !== null && row.score < EVEN;
 }
 
 /** Whether something is under way on it: it pulses. */
