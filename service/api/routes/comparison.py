@@ -23,7 +23,13 @@ def compare_searches(
     service: ServiceDependency,
     asker: Asker,
     search: Annotated[
-        list[str], Query(min_length=2, max_length=MOST_COMPARED, description="Ids of searches of one op")
+        list[str],
+        Query(
+            min_length=2,
+            max_length=MOST_COMPARED,
+            description="Ids of searches of one op, each once",
+            json_schema_extra={"uniqueItems": True},
+        ),
     ],
 ) -> ComparisonDocument:
     """Compare searches of one op: the best so far, what differed, what each technique came to.
