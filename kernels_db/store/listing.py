@@ -30,6 +30,7 @@ from warpsmith.kernels_db.store.tables import (
     PoolRow,
     ReverificationRow,
     SearchRow,
+    SearchTagRow,
 )
 from warpsmith.kernels_db.store.teams import is_held_readably, is_of_readable_search, is_readable
 
@@ -48,7 +49,8 @@ Listed = TypeVar(
 Row = TypeVar("Row")
 
 Order = Literal["asc", "desc"]
-SearchSort = Literal["created", "updated", "score", "limit", "cost", "candidates"]
+Archived = Literal["no", "yes", "any"]
+SearchSort = Literal["created", "updated", "score", "limit", "cost", "candidates", "tokens", "time"]
 KernelSort = Literal["created", "score", "limit"]
 
 SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
@@ -57,6 +59,8 @@ SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
     "limit": SearchRow.best_limit.expression,
     "cost": case((SearchRow.unpriced_calls == 0, SearchRow.cost_usd)),
     "candidates": SearchRow.candidates.expression,
+    "tokens": SearchRow.tokens.expression,
+    "time": SearchRow.active_s.expression,
 }
 KERNEL_SORTS: dict[KernelSort, ColumnElement[Any]] = {
     "score": KernelRow.score.expression,
@@ -136,6 +140,8 @@ def list_searches(
     op: str | None = None,
     target: str | None = None,
     text: str | None = None,
+    tags: Sequence[str] = (),
+    archived: Archived = "no",
     sort: SearchSort = "created",
     order: Order = "desc",
     team: str | None = None,
@@ -143,9 +149,13 @@ def list_searches(
     """List searches, newest first unless they are sorted otherwise.
 
     Those without a value come last. `state`: any of these; `op` is an op's name or id; `text` is part of the op's
-    name, the id or the reason.
+    name, the id, the reason, the search's name, notes or model, or a tag; `tags`: all of these. `archived`: `no`
+    leaves archived ones out, `yes` lists them alone.
     """
     filters = is_readable(SearchRow.team, team)
+    if archived != "any":
+        filters.append(SearchRow.archived_at.is_(None) if archived == "no" else SearchRow.archived_at.is_not(None))
+    filters += [SearchRow.id.in_(_tagged(SearchTagRow.tag == tag)) for tag in tags]
     if state:
         filters.append(SearchRow.state.in_(state))
     if op is not None:
@@ -154,9 +164,18 @@ def list_searches(
         filters.append(SearchRow.target == target)
     if text is not None:
         named = SearchRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text)))
-        filters.append(or_(named, _holds(SearchRow.id, text), _holds(func.coalesce(SearchRow.reason, ""), text)))
+        columns = (SearchRow.id, SearchRow.reason, SearchRow.name, SearchRow.notes, SearchRow.model_name)
+        holding = [_holds(func.coalesce(column, ""), text) for column in columns]
+        filters.append(or_(named, *holding, SearchRow.id.in_(_tagged(_holds(SearchTagRow.tag, text)))))
     query = select(SearchRow).where(*filters)
     return _sorted_page(session, SearchRow, query, SEARCH_SORTS.get(sort), order, limit, after)
+
+
+def list_tags(session: Session, *, team: str | None = None) -> list[tuple[str, int]]:
+    """List the tags of the searches that are not archived, with the number of searches of each, by name."""
+    here = (SearchRow.archived_at.is_(None), *is_readable(SearchRow.team, team))
+    query = select(SearchTagRow.tag, func.count()).join(SearchRow, SearchRow.id == SearchTagRow.search_id).where(*here)
+    return list(session.execute(query.group_by(SearchTagRow.tag).order_by(SearchTagRow.tag)).tuples())
 
 
 def list_kernels(
@@ -282,6 +301,10 @@ def list_asks(
 def op_ids(op: str) -> Select[tuple[str]]:
     """Select the ids of the ops with this name or id."""
     return select(OpRow.id).where((OpRow.name == op) | (OpRow.id == op))
+
+
+def _tagged(condition: ColumnElement[bool]) -> Select[tuple[str]]:
+    return select(SearchTagRow.search_id).where(condition)
 
 
 def _holds(column: Any, text: str) -> ColumnElement[bool]:

@@ -243,6 +243,6 @@ def answered_calls(session: Session, node_ids: Sequence[str]) -> list[dict[str, 
         .order_by(ModelCallRow.created_at, ModelCallRow.id)
     )
     return [
-        {"kind": kind, "provider": provider, "model": model, "prompt": request}
+        {"kind": kind, "model": model, "prompt": request, "provider": provider}  # in the order of JSONB
         for kind, provider, model, request in rows
     ]

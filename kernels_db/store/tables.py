@@ -147,6 +147,11 @@ class SearchRow(Base):
     # Of the best node, -1 where there is none: kept by triggers, and written by nothing else. Lists are sorted by them.
     best_score: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
     best_limit: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
+    # Given by people, and what they look for a search by. The policy reads none of it.
+    name: Mapped[str | None] = mapped_column(String(120))
+    notes: Mapped[str | None] = mapped_column(Text)
+    model_name: Mapped[str | None] = mapped_column(Text)  # as a list shows it; None: unknown
+    archived_at: Mapped[float | None]  # lists leave it out since then
     __table_args__ = (
         Index(None, "created_at", "id"),
         Index(None, "state", "team"),
@@ -155,6 +160,14 @@ class SearchRow(Base):
         Index(None, "best_score", "id"),
         Index(None, "best_limit", "id"),
     )
+
+
+class SearchTagRow(Base):
+    """A word by which people group searches."""
+
+    __tablename__ = "search_tags"
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(40), primary_key=True, index=True)
 
 
 class NodeRow(Base):

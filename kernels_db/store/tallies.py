@@ -43,6 +43,9 @@ SPEND = "spend"
 SPENT = {"calls": SearchRow.model_calls, "tokens": SearchRow.tokens, "usd": SearchRow.cost_usd}
 """What is summed over all searches."""
 
+DELETED = "deleted"
+"""The second label of what deleted searches spent, which no table holds any more."""
+
 FOLD_AT = 1_000
 """Rows from which on `fold` folds: fewer are read in less than a millisecond."""
 
@@ -64,10 +67,17 @@ def read_tallies(session: Session) -> Tallies:
     spend = dict.fromkeys(SPENT, 0.0)
     for name, *labels, total in session.execute(select(*_KEY, func.sum(TallyRow.change)).group_by(*_KEY)):
         if name == SPEND:
-            spend[labels[0]] = total
+            spend[labels[0]] += total
         elif count := round(total):
             counts[name][tuple(labels[: len(COUNTED[name])])] = count
     return Tallies(counts, spend)
+
+
+def keep_spend(session: Session, search: SearchRow) -> None:
+    """Go on counting what a search has spent, which is about to be deleted."""
+    for unit, column in SPENT.items():
+        if spent := getattr(search, column.key):
+            session.add(TallyRow(counted=SPEND, label_1=unit, label_2=DELETED, change=spent))
 
 
 def is_long(session: Session) -> bool:
@@ -103,7 +113,7 @@ def recount(session: Session) -> int:
         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     sources = [_count(name, labels) for name, labels in COUNTED.items()]
     sources += [_sum(unit, column) for unit, column in SPENT.items()]
-    sources.append(select(*_KEY, (-TallyRow.change).label("change")))
+    sources.append(select(*_KEY, (-TallyRow.change).label("change")).where(TallyRow.label_2 != DELETED))
     found = union_all(*sources).subquery()
     total = func.sum(found.c.change)
     key = (found.c.counted, found.c.label_1, found.c.label_2)

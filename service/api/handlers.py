@@ -53,6 +53,8 @@ def convert_error(error: Exception) -> Problem | None:  # noqa: PLR0911 - one li
             return convert_spec_error(error)
         case steps.QuotaReached():
             return _convert_quota(error)
+        case steps.UnknownSearch():
+            return NotFound(f"search: found {shown(error.search_id)!r}, which was deleted meanwhile")
         case RequestValidationError():
             return InvalidInput(field_errors(error.errors()))
     return _convert_http_error(error) if isinstance(error, HTTPException) else None
@@ -87,6 +89,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, handler)
     app.add_exception_handler(RequestValidationError, handler)
     app.add_exception_handler(steps.QuotaReached, handler)
+    app.add_exception_handler(steps.UnknownSearch, handler)
 
 
 async def _handle(request: Request, error: Exception) -> Response:

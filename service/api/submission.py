@@ -17,6 +17,7 @@ from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import convert_spec_error
+from warpsmith.service.api.labels import Name, Notes, Tags
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, InvalidPool, MissingSetting
 from warpsmith.service.settings import ServiceSettings
@@ -24,6 +25,7 @@ from warpsmith.workers.llm.estimate import Estimate, estimate, unpriced
 from warpsmith.workers.llm.providers.cost import PriceError, Prices
 from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, check_endpoints, has_key
 from warpsmith.workers.llm.providers.factory import check_model
+from warpsmith.workers.llm.providers.naming import name_model
 from warpsmith.workers.llm.providers.shares import parse_choices
 from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.policy import parse_policy, policy_document
@@ -111,6 +113,9 @@ class SearchRequest(StrictBody):
         description="Stored kernels for similar ops that the tree starts with, at most; they are judged again and take "
         "at most a quarter of the budget's candidates. Default 3, with a pool 0",
     )
+    name: Name = None
+    tags: Tags = Field(default_factory=list)
+    notes: Notes = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Submission:
     policy: dict[str, Any]
     budget: dict[str, Any]
     model: dict[str, Any]
+    model_name: str | None
     seeds: int
 
 
@@ -163,7 +169,8 @@ def check_submission(
     check_cost_cap(service.settings, model, budget)
     _check_cost_quota(service.settings, session, caller.team, model)
     seeds = _choose_first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats its recording
-    return Submission(op, target, language, policy, dict(budget), model, seeds)
+    model_name = name_model(model, service.settings, header)
+    return Submission(op, target, language, policy, dict(budget), model, model_name, seeds)
 
 
 def parse_target(text: str, field: str = "target") -> Target:

@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.audit import AuditDocument
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
+from warpsmith.service.documents.comparison import ComparisonDocument
 from warpsmith.service.documents.imports import ImportDocument
 from warpsmith.service.documents.joining import ConnectionDocument, InviteDocument, NewInvite
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
@@ -36,6 +37,7 @@ from warpsmith.service.documents.reverifications import (
     ReverificationSummary,
 )
 from warpsmith.service.documents.searches import (
+    DeletedSearch,
     EstimateDocument,
     EventDocument,
     SearchDocument,
@@ -125,9 +127,13 @@ class Client:
         """Estimate the cost of a search; `body` as for `create_search`."""
         return EstimateDocument.model_validate(self._send("POST", "/v1/searches/estimate", json=body))
 
-    def searches(self, *, most: int | None = None, **filters: str | None) -> list[SearchSummary]:
+    def searches(self, *, most: int | None = None, **filters: str | Sequence[str] | None) -> list[SearchSummary]:
         """List searches, newest first; at most `most`."""
         return self._list("/v1/searches", SearchSummary, filters, most)
+
+    def compare(self, search_ids: Sequence[str]) -> ComparisonDocument:
+        """Compare searches of one op."""
+        return self._get("/v1/searches/compare", ComparisonDocument, {"search": list(search_ids)})
 
     def search(self, search_id: str) -> SearchDocument:
         """Fetch a search with its progress."""
@@ -141,6 +147,14 @@ class Client:
         """Set limits of a search; None lifts one."""
         body = {"budget": changes}
         return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_check_id(search_id)}", json=body))
+
+    def label_search(self, search_id: str, labels: dict[str, Any]) -> SearchDocument:
+        """Set name, tags, notes or the archive of a search; what is not named stays."""
+        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_check_id(search_id)}", json=labels))
+
+    def delete_search(self, search_id: str) -> DeletedSearch:
+        """Delete a search that has ended; its kernels stay."""
+        return DeletedSearch.model_validate(self._send("DELETE", f"/v1/searches/{_check_id(search_id)}"))
 
     def add_idea(self, search_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> IdeaDocument:
         """Add a person's idea to a search."""
@@ -403,9 +417,13 @@ class Client:
         return kind.model_validate(self._send("GET", path, params=parameters or {}))
 
     def _list(
-        self, path: str, kind: type[Document], filters: dict[str, str | None], most: int | None = None
+        self,
+        path: str,
+        kind: type[Document],
+        filters: Mapping[str, str | Sequence[str] | None],
+        most: int | None = None,
     ) -> list[Document]:
-        parameters = {name: value for name, value in filters.items() if value is not None}
+        parameters: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
         items: list[Document] = []
         after: str | None = None
         while True:

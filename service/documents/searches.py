@@ -113,6 +113,11 @@ class SearchSummary(BaseModel):
     reason: str | None = Field(description="Why it ended or was paused")
     policy_name: str = Field("", description="The policy's name")
     provider: str = Field("", description="Who answers its model requests: openai, replay or agent")
+    model_name: str | None = Field(None, description="The models that are asked, or that its pool was recorded with")
+    name: str | None = Field(None, description="Given by a person")
+    tags: list[str] = Field(default_factory=list)
+    notes: str | None = None
+    archived_at: float | None = Field(None, description="Lists leave it out since then, unless asked")
     best_score: float | None
     best: BestSummary | None = Field(None, description="The best accepted candidate so far")
     spend: Spend
@@ -136,6 +141,21 @@ class SearchDocument(SearchSummary):
     best: Best | None = Field(None, description="The best accepted candidate so far")
     kernels: list[str] = Field(description="Ids of the kernels that this search kept")
     waiting_for: list[WaitingFor]
+
+
+class DeletedSearch(BaseModel):
+    """A search that is gone, and what stays of it."""
+
+    id: str
+    nodes: int = Field(description="Nodes that were deleted, with their code and verdicts")
+    kernels: list[str] = Field(description="Ids of its kernels: they stay, with their evidence, and are still exported")
+
+
+class TagDocument(BaseModel):
+    """A tag, and how many searches have it that are not archived."""
+
+    tag: str
+    searches: int
 
 
 class StorySection(BaseModel):

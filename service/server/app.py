@@ -21,6 +21,7 @@ from warpsmith.service.api.routes import (
     audit,
     bundles,
     campaigns,
+    comparison,
     health,
     imports,
     joining,
@@ -62,6 +63,7 @@ ROUTERS = (
     session.router,
     imports.router,
     ops.router,
+    comparison.router,  # before searches: `compare` is no search's id
     searches.router,
     steering.router,
     watching.router,

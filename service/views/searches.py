@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, SearchTagRow
 from warpsmith.service.documents.searches import (
     BadField,
     Best,
@@ -28,7 +28,9 @@ from warpsmith.service.views.verdicts import choose_verdict, read_timed_workload
 from warpsmith.service.views.waiting import list_waiting
 
 
-def make_search_summary(row: SearchRow, op_name: str, best: BestSummary | None, now: float) -> SearchSummary:
+def make_search_summary(
+    row: SearchRow, op_name: str, best: BestSummary | None, tags: list[str], now: float
+) -> SearchSummary:
     """Make the summary of a search; the time of a running one is counted up to `now`."""
     return SearchSummary(
         id=row.id,
@@ -41,6 +43,11 @@ def make_search_summary(row: SearchRow, op_name: str, best: BestSummary | None, 
         reason=row.reason,
         policy_name=str(row.policy.get("name") or ""),
         provider=str(row.model.get("provider") or ""),
+        model_name=row.model_name,
+        name=row.name,
+        tags=tags,
+        notes=row.notes,
+        archived_at=row.archived_at,
         best_score=best.score if best else None,
         best=best,
         spend=sum_spend(row, now),
@@ -50,14 +57,26 @@ def make_search_summary(row: SearchRow, op_name: str, best: BestSummary | None, 
 
 
 def make_search_summaries(session: Session, rows: Sequence[SearchRow]) -> list[SearchSummary]:
-    """Make the summaries of one page of searches, in three queries."""
+    """Make the summaries of one page of searches, in a few queries."""
     now = time.time()
     names = fetch_op_names(session, {row.op_id for row in rows})
     best_ids = [row.best_node_id for row in rows if row.best_node_id]
     nodes = session.scalars(select(NodeRow).where(NodeRow.id.in_(best_ids))).all() if best_ids else []
     timed = read_timed_workloads(session, best_ids)
     best = {node.id: make_best_summary(node, timed.get(node.id, [])) for node in nodes}
-    return [make_search_summary(row, names[row.op_id], best.get(row.best_node_id or ""), now) for row in rows]
+    tags = _read_tags(session, [row.id for row in rows])
+    return [
+        make_search_summary(row, names[row.op_id], best.get(row.best_node_id or ""), tags.get(row.id, []), now)
+        for row in rows
+    ]
+
+
+def _read_tags(session: Session, search_ids: Sequence[str]) -> dict[str, list[str]]:
+    query = select(SearchTagRow.search_id, SearchTagRow.tag).where(SearchTagRow.search_id.in_(search_ids))
+    found: dict[str, list[str]] = {}
+    for search_id, tag in session.execute(query.order_by(SearchTagRow.tag)).tuples():
+        found.setdefault(search_id, []).append(tag)
+    return found
 
 
 def make_search_document(session: Session, row: SearchRow, alive_after_s: float) -> SearchDocument:
@@ -80,7 +99,8 @@ def make_search_document(session: Session, row: SearchRow, alive_after_s: float)
     root = select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0)
     root_id = session.scalar(root) if begun else None
     best = _make_best(session, row)
-    summary = make_search_summary(row, fetch_op_names(session, {row.op_id})[row.op_id], best, now)
+    tags = _read_tags(session, [row.id]).get(row.id, [])
+    summary = make_search_summary(row, fetch_op_names(session, {row.op_id})[row.op_id], best, tags, now)
     return SearchDocument(
         **summary.model_dump(exclude={"best"}),
         branched_from=row.branched_from,

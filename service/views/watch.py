@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Gate
@@ -39,13 +40,15 @@ class TreeRow(BaseModel):
     origin: str
     mark: Literal["pinned", "banned"] | None = None
     verification: str
+    duplicate_of: int | None = Field(None, description="`seq` of the node whose code this one repeats")
     score: float | None = Field(None, description="Speed-up over the fastest baseline")
     ci95: list[float] | None = None
     limit_fraction: float | None = None
     updated_at: float
 
 
-_NAMES = tuple(name for name in TreeRow.model_fields if name != "ci95")
+_NAMES = tuple(name for name in TreeRow.model_fields if name not in ("ci95", "duplicate_of"))
+_DUPLICATE = re.compile(r"duplicate of node #(\d+)")
 _ROWS = TypeAdapter(list[TreeRow])  # checks thousands of rows in one call
 
 
@@ -149,7 +152,8 @@ def make_tree_rows(
     """Make a page of a tree's rows."""
     as_of = time.time() - OVERLAP_S
     columns = [NodeRow.idea["title"].as_string() if name == "title" else getattr(NodeRow, name) for name in _NAMES]
-    query = select(*columns, NodeRow.ci_low, NodeRow.ci_high).where(
+    why = case((NodeRow.state == "closed", NodeRow.reason))
+    query = select(*columns, NodeRow.ci_low, NodeRow.ci_high, why).where(
         NodeRow.search_id == search.id, NodeRow.seq > after_seq
     )
     if updated_since is not None:
@@ -171,8 +175,10 @@ def make_tree_rows(
 
 def _read_fields(row: Row[Any]) -> dict[str, Any]:
     """Read a row's fields without its nulls, which in a young tree are most."""
-    *values, low, high = row
+    *values, low, high, why = row
     known = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
+    if why is not None and (twin := _DUPLICATE.search(why)):
+        known["duplicate_of"] = int(twin[1])
     interval = make_interval(low, high)
     return known if interval is None else {**known, "ci95": interval}
 
@@ -193,18 +199,24 @@ def _find_best_path(session: Session, search: SearchRow) -> list[str]:
 def make_progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:
     """Make the progress of a search."""
     now = time.time()
-    judged = list(_list_judged(session, search))
+    best, judged = read_curve(session, search)
     return ProgressDocument(
         search_id=search.id,
         state=search.state,
         created_at=search.created_at,
         as_of=now,
-        best=list(list_best_points(judged, _list_eligible(session, search))),
-        judged=[point for point, _ in judged],
+        best=best,
+        judged=judged,
         gates=_count_gates(session, search),
         caps=_list_caps(search, now),
         waiting_for=list_waiting(session, search, now, alive_after_s),
     )
+
+
+def read_curve(session: Session, search: SearchRow) -> tuple[list[BestPoint], list[JudgedPoint]]:
+    """Read the best so far after every verdict that changed it, and every verdict on a candidate, in order."""
+    judged = list(_list_judged(session, search))
+    return list(list_best_points(judged, _list_eligible(session, search))), [point for point, _ in judged]
 
 
 def _list_judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, Mapping[str, Any]]]:

@@ -147,6 +147,7 @@ def pages_of(base: str, search: str) -> dict[str, str]:
         "kernels": "/kernels",
         "kernel": f"/kernels/{kernel}",
         "compare": f"/kernels/compare?a={kernel}&b={kernel}",
+        "compare-searches": "/searches/compare",
         "asks": "/asks",
         "system": "/system",
         "about": "/about",

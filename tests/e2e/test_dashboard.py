@@ -84,7 +84,7 @@ def test_a_search_from_the_form_to_a_package_in_use(chromium: Browser, house: Ho
         tree.get_by_role("treeitem", name=re.compile("restrict")).click()
         page.get_by_role("tab", name="Code").click()
         expect(page.get_by_text("cpp.compile").first).to_be_visible()
-        page.get_by_role("tab", name="Diff").click()
+        page.get_by_role("button", name="Diff", exact=True).click()
         added = page.get_by_role("img", name="added").first
         expect(added).to_be_visible()
         assert "node=" in page.url

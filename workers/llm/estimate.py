@@ -24,6 +24,7 @@ from warpsmith.workers.llm.bound import Figures, bound
 from warpsmith.workers.llm.forecast import CallSize, Play
 from warpsmith.workers.llm.prompt import facts, logs, requests
 from warpsmith.workers.llm.providers.cost import Prices
+from warpsmith.workers.llm.providers.naming import model_names
 from warpsmith.workers.llm.providers.shares import Choice, parse_choices, serving
 from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.search.budget import parse_budget
@@ -132,8 +133,7 @@ def unpriced(model: Mapping[str, Any], prices: Prices, settings: Settings) -> tu
     """
     if model["provider"] != "openai":
         return ()
-    names = dict.fromkeys(choice.model or settings.openai_model for choice in parse_choices(model))
-    return tuple(name for name in names if prices.price(name) is None)
+    return tuple(name for name in model_names(model, settings) if prices.price(name) is None)
 
 
 def _figures(play: Play) -> Forecast:

@@ -74,6 +74,8 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
                     dispatch.send(sender, following)
             else:
                 logger.warning("somebody else holds the step now; its result was dropped")
+    except steps.UnknownSearch:
+        logger.info("the search was cancelled and deleted after this step")
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; the step will be done again", error=str(error).splitlines()[0])
 

@@ -13,6 +13,7 @@ died.
                     attempt. False: the lease was lost, and nothing is written
     tell            the answer to an ask; raises AskClosed where the ask is not open
     pause, resume, cancel       raise WrongState where the state forbids it
+    label_search    name, tags, notes, archive; delete_search deletes one that has ended, but not the kernels it led to
     prune           what only watchers needed, deleted of searches that ended long ago
     reconcile       expired leases back to pending, lost messages again, stalled searches advanced
 
@@ -33,6 +34,7 @@ from warpsmith.workers.steps.bundling import GivenBack, Taken, give_back, settle
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.claims import claim, give_up, renew
 from warpsmith.workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
+from warpsmith.workers.steps.labels import MOST_TAGS, Deleted, Labels, delete_search, label_search
 from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, find_submission, pause, resume
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
@@ -40,11 +42,14 @@ from warpsmith.workers.steps.pruning import Pruned, prune
 from warpsmith.workers.steps.quotas import QuotaReached, check_device, find_reached_quota, wait_for_quota
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.turns import take
-from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
+from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, UnknownSearch, Work, WrongState
 
 __all__ = [
+    "MOST_TAGS",
     "AskClosed",
+    "Deleted",
     "GivenBack",
+    "Labels",
     "Merged",
     "Message",
     "ModelCall",
@@ -53,6 +58,7 @@ __all__ = [
     "QuotaReached",
     "Taken",
     "Tried",
+    "UnknownSearch",
     "VerdictRefused",
     "Work",
     "WrongState",
@@ -66,10 +72,12 @@ __all__ = [
     "complete_judge",
     "create_search",
     "defer",
+    "delete_search",
     "find_reached_quota",
     "find_submission",
     "give_back",
     "give_up",
+    "label_search",
     "merge_verdict",
     "note_unjudged",
     "pause",

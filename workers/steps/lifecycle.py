@@ -18,6 +18,7 @@ from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
+from warpsmith.workers.steps.labels import Labels, set_labels
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.quotas import check_submission
 from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
@@ -37,6 +38,8 @@ def create_search(
     now: float,
     seeds: int = 0,
     team: str = DEFAULT_TEAM,
+    model_name: str | None = None,
+    labels: Labels | None = None,
     traceparent: str | None = None,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
@@ -44,8 +47,9 @@ def create_search(
 
     `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
     `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
-    similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it. `also(session, search_id)` runs in
-    the same transaction. `traceparent`: the trace of the request that submits it, which its steps are linked to.
+    similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it; `model_name` and `labels` are
+    what lists show. `also(session, search_id)` runs in the same transaction. `traceparent`: the trace of the request
+    that submits it, which its steps are linked to.
     """
     parse_policy(policy)
     offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
@@ -60,6 +64,7 @@ def create_search(
             policy=dict(policy),
             budget=dict(budget),
             model=dict(model),
+            model_name=model_name,
             state="queued",
             team=team,
             created_at=now,
@@ -67,6 +72,7 @@ def create_search(
         )
         session.add(search)
         session.flush()
+        set_labels(session, search, labels or {}, now)
         root = NodeRow(
             id=new_id("nd"), search_id=search.id, seq=0, round=0, state="coded", created_at=now, updated_at=now
         )

@@ -19,7 +19,7 @@ from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
-from warpsmith.workers.steps.values import EventType, Message, ModelCall
+from warpsmith.workers.steps.values import EventType, Message, ModelCall, UnknownSearch
 from warpsmith.workers.text import storable
 
 OPEN = ("pending", "running", "waiting")
@@ -27,10 +27,10 @@ OPEN = ("pending", "running", "waiting")
 
 
 def lock_search(session: Session, search_id: str) -> SearchRow:
-    """Return the search's row, locked until the transaction ends; raises LookupError."""
+    """Return the search's row, locked until the transaction ends; raises UnknownSearch."""
     search = session.get(SearchRow, search_id, with_for_update=True, populate_existing=True)
     if search is None:
-        raise LookupError(f"search: found {search_id!r}, expected the id of a stored search")
+        raise UnknownSearch(search_id)
     return search
 
 

@@ -170,6 +170,7 @@ def branch(
     model: Mapping[str, Any],
     now: float,
     team: str = DEFAULT_TEAM,
+    model_name: str | None = None,
     by: str | None = None,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
@@ -222,6 +223,7 @@ def branch(
         model=model,
         now=now,
         team=team,
+        model_name=model_name,
         also=plant,
     )
 

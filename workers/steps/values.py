@@ -53,6 +53,14 @@ EventType = Literal[
 """The events of a search's history."""
 
 
+class UnknownSearch(LookupError):  # noqa: N818 - named for what it is
+    """No search has this id, or it was deleted meanwhile."""
+
+    def __init__(self, search_id: str) -> None:
+        super().__init__(f"search: found {search_id!r}, expected the id of a stored search")
+        self.search_id = search_id
+
+
 class WrongState(Exception):  # noqa: N818 - named for what it is
     """What was asked cannot be done in the state that was found."""
 

@@ -192,6 +192,7 @@ def branch_node(
                 model=submission.model,
                 now=service.db.now(),
                 team=asker.team,
+                model_name=submission.model_name,
                 by=asker.name,
                 also=answer,
             )

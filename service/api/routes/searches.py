@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency, make_unknown
 from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.api.labels import Tag
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.streams import BATCH, read_batch
 from warpsmith.service.api.submission import SearchRequest, check_submission, estimate_submission, parse_target
@@ -38,6 +39,7 @@ from warpsmith.service.documents.problems import (
     document_problems_with_body,
 )
 from warpsmith.service.documents.searches import (
+    DeletedSearch,
     EstimateDocument,
     EventDocument,
     EventPage,
@@ -46,6 +48,7 @@ from warpsmith.service.documents.searches import (
     SearchState,
     SearchSummary,
     StoryDocument,
+    TagDocument,
 )
 from warpsmith.service.story import tell
 from warpsmith.service.story.document import make_story_document
@@ -107,6 +110,8 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             model=submission.model,
             seeds=submission.seeds,
             team=asker.team,
+            model_name=submission.model_name,
+            labels={"name": body.name, "tags": body.tags, "notes": body.notes},
             traceparent=tracing.traceparent(),
             now=service.db.now(),
             also=answer,
@@ -151,7 +156,15 @@ def list_searches(
     ] = None,
     op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
-    text: Annotated[Word | None, Query(description="Part of the op's name, of the id or of the reason")] = None,
+    text: Annotated[
+        Word | None, Query(description="Part of the op's name, the id, the reason, the name, notes, model or a tag")
+    ] = None,
+    tag: Annotated[
+        list[Tag] | None, Query(max_length=steps.MOST_TAGS, description="Only searches with each of these tags")
+    ] = None,
+    archived: Annotated[
+        listing.Archived, Query(description="`no` leaves archived searches out, `yes` lists them alone")
+    ] = "no",
     sort: Annotated[listing.SearchSort, Query(description="Sort key; searches without a value come last")] = "created",
     order: Annotated[listing.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
@@ -169,11 +182,20 @@ def list_searches(
             op=op,
             target=wanted,
             text=text,
+            tags=tag or (),
+            archived=archived,
             sort=sort,
             order=order,
             team=asker.reads,
         )
         return Page(items=searches.make_search_summaries(session, found.items), next=found.next)
+
+
+@router.get("/tags", summary="List tags")
+def list_tags(service: ServiceDependency, asker: Asker) -> list[TagDocument]:
+    """List the tags of the searches that are not archived, by name."""
+    with service.db.reading() as session:
+        return [TagDocument(tag=tag, searches=count) for tag, count in listing.list_tags(session, team=asker.reads)]
 
 
 @router.get("/{search_id}", summary="One search", responses=document_problems(NotFound))
@@ -311,6 +333,21 @@ def resume_search(search_id: str, service: ServiceDependency, asker: Asker) -> S
 def cancel_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """End the search; its results stay. 409 where it ended otherwise."""
     return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker.name))
+
+
+@router.delete("/{search_id}", summary="Delete", responses=document_problems(NotFound, WrongState, StorageFull))
+def delete_search(search_id: str, service: ServiceDependency) -> DeletedSearch:
+    """Delete a search that has ended, with its nodes, code, verdicts, prompts, replies and events. 409 before.
+
+    Kernels that it kept stay, with code, evidence and lineage, and so do counterexamples, ops, pools, what was spent,
+    and the audit log. Files that were exported are the user's own."""
+    with service.db.reading() as session:
+        service.row(session, SearchRow, search_id, "search")
+    try:
+        found = steps.delete_search(service.db, search_id)
+    except steps.WrongState as error:
+        raise WrongState.one(error.what, error.found, error.expected) from error
+    return DeletedSearch(id=found.search_id, nodes=found.nodes, kernels=list(found.kernels))
 
 
 def _change(service: Service, search_id: str, change: Callable[[float], list[steps.Message] | None]) -> SearchDocument:

@@ -1,10 +1,10 @@
-"""Routes that steer a search by hand: ideas and budget; those of nodes are in `nodes`."""
+"""Routes that steer a search by hand: ideas, budget, labels; those of nodes are in `nodes`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
@@ -16,6 +16,7 @@ from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.api.labels import Name, Notes, Tags
 from warpsmith.service.api.submission import check_cost_cap
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.nodes import IdeaDocument
@@ -91,13 +92,35 @@ class IdeaRequest(StrictBody):
 
 
 class SearchChange(StrictBody):
-    """A change of a search."""
+    """A change of a search. Fields that are absent stay as they are."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"budget": {"candidates": 80, "cost_usd": None}}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [
+                {"budget": {"candidates": 80, "cost_usd": None}},
+                {"name": "Softmax, long rows", "tags": ["paper", "h100"], "archived": True},
+            ],
+        }
+    )
 
     budget: dict[str, Any] = Field(
-        description="The limits to set, each at least what is spent; null lifts one. Limits not named stay"
+        default_factory=dict,
+        description="The limits to set, each at least what is spent; null lifts one. Limits not named stay",
     )
+    name: Name = None
+    tags: Tags = Field(default_factory=list, description="All its tags, in place of those that it has")
+    notes: Notes = None
+    archived: bool | None = Field(
+        None, description="Whether lists leave it out unless asked; only a search that has ended is archived"
+    )
+
+    def labels(self) -> steps.Labels:
+        """Return the labels that the body names."""
+        given = self.model_dump(include={"name", "tags", "notes", "archived"}, exclude_unset=True)
+        return cast(
+            "steps.Labels", {name: value for name, value in given.items() if (name, value) != ("archived", None)}
+        )
 
 
 @contextmanager
@@ -163,20 +186,29 @@ def add_idea(
 
 @router.patch(
     "/{search_id}",
-    summary="Change a search's budget",
+    summary="Change a search",
     responses=document_problems_with_body(NotFound, WrongState, StorageFull),
 )
 def change_search(search_id: str, body: SearchChange, service: ServiceDependency, asker: Asker) -> SearchDocument:
-    """Set or lift limits; the spending so far stays.
+    """Set or lift limits; set name, tags, notes, and whether it is archived.
 
-    422 for a limit below what is spent, 409 once the search has ended: branch a new one from one of its nodes
-    instead."""
+    422 for a limit below what is spent, 409 for a limit once the search has ended (branch a new one from one of its
+    nodes instead) and for the archive before it has."""
     with service.db.reading() as session:
         model = service.row(session, SearchRow, search_id, "search").model
-    check_cost_cap(service.settings, model, body.budget)
+    if not body.model_fields_set:
+        raise InvalidInput.one("body", {}, "budget, name, tags, notes or archived")
+    labels, limits = body.labels(), "budget" in body.model_fields_set
+    if limits and labels.get("archived"):
+        raise InvalidInput.one("archived", True, "no budget beside it: a search that is archived has ended")
     with convert_refusals():
-        steering.change_budget(service.db, search_id, body.budget, service.db.now(), by=asker.name)
-    service.advance(search_id)
+        if limits:
+            check_cost_cap(service.settings, model, body.budget)
+            steering.change_budget(service.db, search_id, body.budget, service.db.now(), by=asker.name)
+        if labels:
+            steps.label_search(service.db, search_id, labels, service.db.now())
+    if limits:
+        service.advance(search_id)
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
         return searches.make_search_document(session, row, service.alive_after_s)

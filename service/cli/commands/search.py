@@ -57,6 +57,9 @@ def search(
     base_url: Annotated[
         str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
     ] = None,
+    name: Annotated[str | None, typer.Option(help="A name for lists.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag; may be given again.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes, as plain text.")] = None,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Say what the search would cost, and do not begin it.")
     ] = False,
@@ -70,8 +73,8 @@ def search(
 ) -> None:
     """Submit a search and follow it to its end; starts a service for itself where none runs."""
     body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
-    if language is not None:
-        body["language"] = language
+    given = {"language": language, "name": name, "tags": tag, "notes": notes}
+    body |= {field: value for field, value in given.items() if value is not None}
     if policy:
         body["policy"] = arguments.parse_policy(policy)
     if seeds is not None:
@@ -162,17 +165,44 @@ def summarise(client: Client, search: SearchDocument) -> None:
         tell(f"kept as kernel {kernel}; export it: warpsmith export {kernel} --output DIR")
 
 
-def searches(url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """List searches, newest first."""
+def searches(
+    state: Annotated[list[str] | None, typer.Option(help="running, finished ...; may be given again.")] = None,
+    op: Annotated[str | None, typer.Option(help="An op's name or id.")] = None,
+    target: Annotated[str | None, typer.Option(help="cpu, cuda:sm_90 ...")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Only with this tag; may be repeated.")] = None,
+    text: Annotated[str | None, typer.Option(help="Part of the op, name, tag, notes, model, id or reason.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived searches alone.")] = False,
+    sort: Annotated[
+        str, typer.Option(help="created, updated, score, limit, cost, candidates, tokens or time.")
+    ] = "created",
+    ascending: Annotated[bool, typer.Option("--ascending", help="From the smallest, or the oldest.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """List searches, newest first unless they are sorted otherwise."""
+    filters: dict[str, str | list[str] | None] = {
+        "state": state,
+        "op": op,
+        "target": target,
+        "tag": tag,
+        "text": text,
+        "archived": "yes" if archived else None,
+        "sort": sort,
+        "order": "asc" if ascending else "desc",
+    }
     with connected(url, key) as client:
-        found = client.searches()
+        found = client.searches(most=None, **filters)
     if as_json:
         print_json(found)
         return
     for item in found:
         best = f"{item.best_score:.2f}x" if item.best_score is not None else "-"
-        tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best}")
-    if not found:
+        about = "  ".join(filter(None, (item.model_name or item.provider, item.name, ", ".join(item.tags))))
+        tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best:7}  {about}")
+    if not found and (state or op or target or tag or text or archived):
+        say("no search matches")
+    elif not found:
         say("no searches yet: warpsmith search examples/layer_norm.yaml")
 
 

@@ -526,3 +526,14 @@ def test_a_tree_of_thousands_is_a_light_answer(local: TestClient) -> None:
     assert document["next_after_seq"] == 4999
     assert len(response.content) < 2_000_000
     assert spent < 2, f"{spent:.2f} s"
+
+
+def test_a_row_names_the_node_that_it_repeats(local: TestClient) -> None:
+    db = database(local)
+    seeded(db)
+    with db.writing() as session:
+        node = session.get_one(NodeRow, "nd_bad")
+        node.state, node.verdict, node.reason = "closed", None, "duplicate of node #1 (same binary)"
+        session.get_one(NodeRow, "nd_good").reason = "no duplicate of node #7: it is judged"
+    rows = local.get("/v1/searches/sr_seed/tree/rows").json()["rows"]
+    assert [row.get("duplicate_of") for row in rows] == [None, None, 1]

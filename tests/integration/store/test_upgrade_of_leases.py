@@ -209,7 +209,8 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     new = dump(before)
     profiles, old_profiles = new.pop("profiles"), old.pop("profiles")
     assert {row.pop("team") for name in ("searches", "kernels") for row in new[name].values()} == {"default"}
-    assert {row.pop("pruned_at") for row in new["searches"].values()} == {None}
+    for added in ("pruned_at", "name", "notes", "model_name", "archived_at"):
+        assert {row.pop(added) for row in new["searches"].values()} == {None}
     assert {row.pop(name) for name in ("best_score", "best_limit") for row in new["searches"].values()} == {-1.0}
     assert {row.pop("revision") for row in new["nodes"].values()} == {0}
     assert {row.pop("team") for row in new["reverifications"].values()} == {None}

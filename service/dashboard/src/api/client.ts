@@ -12,6 +12,17 @@ export function onLoginRequired(tell: () => void): () => void {
   return () => listeners.delete(tell);
 }
 
+const watchers = new Set<(reached: boolean) => void>();
+
+/** Calls `tell` after each request with whether the service answered. */
+export function onReach(tell: (reached: boolean) => void): () => void {
+  watchers.add(tell);
+  return () => watchers.delete(tell);
+}
+
+/** A proxy answers these for a service that is away. */
+const AWAY = new Set([502, 504]);
+
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 
 const problems: Middleware = {
@@ -21,6 +32,7 @@ const problems: Middleware = {
     return request;
   },
   async onResponse({ response, request }) {
+    for (const tell of watchers) tell(!AWAY.has(response.status));
     if (response.ok) return;
     const problem = await ProblemError.from(response);
     if (response.status === 401 && !request.url.endsWith("/session")) for (const tell of listeners) tell();
@@ -29,6 +41,7 @@ const problems: Middleware = {
   onError({ error }) {
     // A request that was given up is no failure of the service.
     if (error instanceof DOMException && error.name === "AbortError") return error;
+    for (const tell of watchers) tell(false);
     return ProblemError.unreachable(error);
   },
 };

@@ -10,7 +10,10 @@ const TRIES = 3;
 function makeQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {
+      // A service on this machine answers without any network, whatever the browser thinks of being online.
+      mutations: { networkMode: "always" },
       queries: {
+        networkMode: "always",
         staleTime: 2000,
         refetchOnWindowFocus: true,
         // What the service refuses, it refuses again; what did not come, or came as a 5xx, may come.

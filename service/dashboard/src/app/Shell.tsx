@@ -1,11 +1,12 @@
-import { Suspense, useEffect } from "react";
+import { Suspense, useCallback, useEffect } from "react";
 import { Link, Outlet, ScrollRestoration, useLocation, useNavigate, useNavigation } from "react-router";
 import { onLoginRequired } from "../api/client";
 import { useHealth } from "../api/queries";
 import { useSession, useSignOut } from "../api/session";
-import { Button, Skeleton, Untrusted, useToast } from "../design";
+import { Button, Skeleton, Time, Untrusted, useToast } from "../design";
 import styles from "./Shell.module.css";
 import { ThemeSwitch } from "./ThemeSwitch";
+import { useServiceDown } from "./useService";
 
 const NAV = [
   { to: "/", label: "Searches" },
@@ -49,6 +50,7 @@ export function Shell() {
           </div>
         </div>
       </header>
+      <ServiceDown />
       <main
         id="main"
         tabIndex={-1}
@@ -61,6 +63,24 @@ export function Shell() {
       </main>
       <Footer />
       <ScrollRestoration />
+    </div>
+  );
+}
+
+/** Says that the service is away, for how long, and when it is back. */
+function ServiceDown() {
+  const toast = useToast();
+  const since = useServiceDown(
+    useCallback(() => toast("The service is back; everything is read anew"), [toast]),
+  );
+  return (
+    <div role="status">
+      {since !== null && (
+        <p className={styles.down}>
+          <strong>The service does not answer</strong>, since <Time at={since} />. What is shown was read
+          before. The page asks again every few seconds; nothing that you submitted is lost.
+        </p>
+      )}
     </div>
   );
 }

@@ -41,6 +41,8 @@ export function useListing() {
   return {
     params,
     set,
+    /** Filters and sort as one address holds them, from the first page. */
+    replaceAll: (next: URLSearchParams) => setParams(next, { preventScrollReset: true }),
     setSort: (sort: Sort) =>
       set({ sort: sort.key, order: sort.descending ? null : "asc" }, { replace: true }),
     after,

@@ -19,6 +19,7 @@ export const routes: RouteObject[] = [
         children: [
           { index: true, lazy: page(() => import("../pages/searches")) },
           { path: "searches/new", lazy: page(() => import("../pages/submit")) },
+          { path: "searches/compare", lazy: page(() => import("../pages/compare")) },
           { path: "searches/:id", lazy: page(() => import("../pages/search")) },
           { path: "kernels", lazy: page(() => import("../pages/kernels")) },
           { path: "kernels/compare", lazy: page(() => import("../pages/kernels/compare")) },

@@ -21,7 +21,7 @@
  *   extent(values, pad) and logExtent(values, factor) give a domain, or null where there is no value.
  *   tone: ok bad warn wait dup accent text muted border. Untrusted strings may be given as labels: they are made visible.
  */
-export type { PlotTone } from "./context";
+export { type PlotTone, paint } from "./context";
 export {
   type BarMark,
   Bars,

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import { ProblemError } from "../../api/problem";
 import type { SearchDocument } from "../../api/queries";
+import { Tags } from "../../app/Tags";
 import { ButtonLink, Card, EmptyState, ErrorNotice, format, StateBadge, Time, Untrusted } from "../../design";
 import { allowances } from "./limits";
 import { Meters } from "./Meters";
@@ -12,6 +13,17 @@ export function Header({ search }: { search: SearchDocument }) {
   return (
     <div className={styles.header}>
       <About search={search} />
+      {search.archived_at != null && (
+        <p className={styles.note}>
+          Archived <Time at={search.archived_at} />: lists leave it out.
+        </p>
+      )}
+      <Tags tags={search.tags} />
+      {search.notes && (
+        <p className={styles.notes}>
+          <Untrusted text={search.notes} />
+        </p>
+      )}
       {search.state === "failed" ? <Failure search={search} /> : <Ending search={search} />}
       <Waiting items={search.waiting_for} />
       <Card>
@@ -27,6 +39,11 @@ export function Header({ search }: { search: SearchDocument }) {
 function About({ search }: { search: SearchDocument }) {
   return (
     <ul className={styles.about}>
+      {search.name && (
+        <li>
+          <Untrusted text={search.op_name} />
+        </li>
+      )}
       <li>
         <Untrusted text={search.target} />
       </li>
@@ -37,7 +54,9 @@ function About({ search }: { search: SearchDocument }) {
         <Untrusted text={format.words(search.policy_name)} />
       </li>
       <li>
-        <Untrusted text={`${search.provider ?? "model"}`} />
+        <Untrusted
+          text={search.model_name ? `${search.model_name} (${search.provider})` : `${search.provider}`}
+        />
       </li>
       <li>
         round {search.round}, {format.count(search.nodes)} {search.nodes === 1 ? "node" : "nodes"}

@@ -8,6 +8,7 @@ import { ButtonLink, EmptyState, format, Skeleton, StateBadge, Tabs, Untrusted }
 import { Header } from "./Header";
 import { ConnectionNote, LiveBadge } from "./LiveBadge";
 import { Split } from "./Split";
+import { Keeping } from "./steer/Keeping";
 import { Steering } from "./steer/Steering";
 import { TABS, type TabKey, useView } from "./view";
 
@@ -27,7 +28,7 @@ export default function SearchPage() {
   const query = useSearch(id);
   const ended = query.data && ENDED.has(query.data.state);
   const live = useLive(id, ended);
-  const name = query.data?.op_name ?? "Search";
+  const name = query.data ? (query.data.name ?? query.data.op_name) : "Search";
   if (query.error && asProblem(query.error).status === 404) return <Unknown />;
   return (
     <Page
@@ -39,6 +40,7 @@ export default function SearchPage() {
             <StateBadge state={query.data.state} />
             <LiveBadge state={live} />
             {!ended && <Steering search={query.data} />}
+            <Keeping search={query.data} ended={Boolean(ended)} />
           </>
         )
       }
@@ -57,9 +59,9 @@ export default function SearchPage() {
 }
 
 /** In the browser's tab, the state and the best come first: there is room for little. */
-function titleOf(search: Pick<SearchDocument, "best" | "state" | "op_name">): string {
+function titleOf(search: Pick<SearchDocument, "best" | "state" | "op_name" | "name">): string {
   const score = search.best?.score;
-  return [score == null ? null : format.ratio(score), search.state, search.op_name]
+  return [score == null ? null : format.ratio(score), search.state, search.name ?? search.op_name]
     .filter(Boolean)
     .join(" · ");
 }

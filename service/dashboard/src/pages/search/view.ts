@@ -45,6 +45,8 @@ export function useView() {
     view: params.get("view"),
     verdict: params.get("verdict"),
     against: params.get("against"),
+    /** Sets parameters of the address; null removes one. */
+    set,
     setTab: useCallback((key: TabKey) => set({ tab: key }, true), [set]),
     /** Opens a node, or closes it with null. */
     setNode: useCallback(

@@ -1,22 +1,26 @@
 import { Link } from "react-router";
 import type { SearchSummary } from "../../api/queries";
 import { baselineName, SpeedUp, SpeedUps } from "../../app/SpeedUp";
-import { type Column, format, Meter, StateBadge, Time, Untrusted } from "../../design";
+import { Tags } from "../../app/Tags";
+import { type Column, classes, format, Meter, StateBadge, Time, Untrusted, visible } from "../../design";
 import styles from "./Searches.module.css";
 
 type Columns = readonly Column<SearchSummary>[];
 
 const OP: Column<SearchSummary> = {
   key: "op",
-  header: "Op",
+  lead: true,
+  header: "Search",
   cell: (row) => (
-    <div className={styles.op}>
+    <div className={classes(styles.op, styles.search)}>
       <Link to={`/searches/${encodeURIComponent(row.id)}`} className={styles.name}>
-        <Untrusted text={row.op_name} />
+        <Untrusted text={row.name ?? row.op_name} />
       </Link>
+      {row.name && <Untrusted text={row.op_name} />}
       <span className={styles.detail}>
         <Detail row={row} />
       </span>
+      <Tags tags={row.tags} />
     </div>
   ),
 };
@@ -42,8 +46,21 @@ const TARGET: Column<SearchSummary> = {
     <div className={styles.op}>
       <Untrusted text={row.target} />
       <span className={styles.detail}>
-        <Untrusted text={row.language} />, {row.provider || "unknown model"}
+        <Untrusted text={row.language} />
       </span>
+    </div>
+  ),
+};
+
+const MODEL: Column<SearchSummary> = {
+  key: "model",
+  header: "Model",
+  cell: (row) => (
+    <div className={styles.op}>
+      <span className={styles.model}>
+        <Untrusted text={row.model_name || "not named"} />
+      </span>
+      <span className={styles.detail}>{format.words(row.provider)}</span>
     </div>
   ),
 };
@@ -82,9 +99,17 @@ const COST: Column<SearchSummary> = {
   cell: (row) => (
     <div className={styles.stacked}>
       {format.money(row.spend.cost_usd)}
-      <span className={styles.detail}>{format.duration(row.spend.wall_clock_s)}</span>
+      <span className={styles.detail}>{format.count(row.spend.tokens)} tokens</span>
     </div>
   ),
+};
+
+const TIME: Column<SearchSummary> = {
+  key: "time",
+  header: "Time",
+  numeric: true,
+  sortBy: (row) => row.spend.wall_clock_s,
+  cell: (row) => format.duration(row.spend.wall_clock_s),
 };
 
 const AGE: Column<SearchSummary> = {
@@ -120,18 +145,42 @@ const NARROW: Columns = [
   ),
   LIMIT,
   TARGET,
+  MODEL,
   CANDIDATES,
   COST,
+  TIME,
   AGE,
 ];
 
+/** The rows that are chosen, and how one is chosen. */
+export interface Choosing {
+  chosen: ReadonlySet<string>;
+  toggle: (id: string) => void;
+}
+
+const chooser = ({ chosen, toggle }: Choosing): Column<SearchSummary> => ({
+  key: "chosen",
+  header: <span className="visually-hidden">Chosen</span>,
+  cell: (row) => (
+    <input
+      type="checkbox"
+      aria-label={`Choose ${visible(row.name ?? row.op_name)}, ${visible(row.id)}`}
+      className={styles.choose}
+      checked={chosen.has(row.id)}
+      onChange={() => toggle(row.id)}
+    />
+  ),
+});
+
 /** A column for each baseline where there is room, else all of them below the best. */
-export function columns(wide: boolean, baselines: readonly string[]): Columns {
-  if (!wide) return NARROW;
+export function columns(wide: boolean, baselines: readonly string[], choosing: Choosing): Columns {
+  if (!wide) return [chooser(choosing), ...NARROW];
   return [
+    chooser(choosing),
     OP,
     STATE,
     TARGET,
+    MODEL,
     best((row) => <SpeedUp value={row.best?.score ?? row.best_score} ci95={row.best?.ci95} />, "Best"),
     ...baselines.map(
       (name): Column<SearchSummary> => ({
@@ -144,6 +193,7 @@ export function columns(wide: boolean, baselines: readonly string[]): Columns {
     LIMIT,
     CANDIDATES,
     COST,
+    TIME,
     AGE,
   ];
 }

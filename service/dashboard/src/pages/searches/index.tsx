@@ -1,19 +1,29 @@
-import { useCallback } from "react";
+import { useCallback, useState } from "react";
+import { useTags } from "../../api/labels";
 import { type SearchSummary, useSearches } from "../../api/queries";
-import { Chips, Filters, OpAndTarget, Pager, TextFilter, useRoomForBaselines } from "../../app/ListTools";
+import { Chips, Choice, Filters, OpAndTarget, Pager, TextFilter } from "../../app/ListTools";
 import { type Listing, sortOf, useListing } from "../../app/listing";
 import { Loading, Page } from "../../app/Page";
 import { inOrder } from "../../app/SpeedUp";
 import { Button, ButtonLink, EmptyState, Table } from "../../design";
+import { useMedia } from "../../design/media";
+import { ChosenBar } from "./ChosenBar";
 import { columns } from "./columns";
-import { isFiltered, SORTS, STATES, searchQuery, statesOf } from "./query";
+import { FILTERS, isFiltered, SORTS, STATES, searchQuery, statesOf } from "./query";
+import { SavedFilters } from "./SavedFilters";
 
 const BASELINES = ["eager", "compile", "max_autotune"];
 
 export default function SearchesPage() {
   const listing = useListing();
   const query = useSearches(searchQuery(listing.params));
-  const wide = useRoomForBaselines();
+  const wide = useMedia("(min-width: 1400px)");
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const toggle = useCallback(
+    (id: string) =>
+      setChosen((old) => new Set(old.has(id) ? [...old].filter((one) => one !== id) : [...old, id])),
+    [],
+  );
   return (
     <Page
       title="Searches"
@@ -24,13 +34,19 @@ export default function SearchesPage() {
       }
     >
       <SearchFilters listing={listing} />
+      <SavedFilters listing={listing} />
       <Loading query={query}>
         {({ items: rows, next }) => (
           <>
+            <ChosenBar
+              rows={rows.filter(({ id }) => chosen.has(id))}
+              archived={listing.params.get("archived") === "yes"}
+              onClear={() => setChosen(new Set())}
+            />
             <Table
               caption="Searches"
               cards
-              columns={columns(wide, baselinesOf(rows))}
+              columns={columns(wide, baselinesOf(rows), { chosen, toggle })}
               rows={rows}
               rowKey={(row) => row.id}
               sort={sortOf(listing.params, SORTS)}
@@ -63,8 +79,40 @@ function SearchFilters({ listing }: { listing: Listing }) {
         onChange={(state) => set({ state }, { replace: true })}
       />
       <OpAndTarget listing={listing} />
-      <TextFilter label="Op, id or reason" value={params.get("text") ?? ""} onChange={onText} />
+      <TagFilter listing={listing} />
+      <Choice
+        label="Archive"
+        all="Not archived"
+        options={["yes"]}
+        names={ARCHIVED}
+        value={params.get("archived") === "yes" ? "yes" : null}
+        onChange={(archived) => set({ archived })}
+      />
+      <TextFilter
+        label="Name, op, tag, model, notes or id"
+        value={params.get("text") ?? ""}
+        onChange={onText}
+      />
     </Filters>
+  );
+}
+
+const ARCHIVED = new Map([["yes", "Archived"]]);
+
+/** One tag; the address may hold several. */
+function TagFilter({ listing: { params, set } }: { listing: Listing }) {
+  const tags = useTags();
+  const chosen = params.getAll("tag");
+  const options = tags.data?.map(({ tag }) => tag) ?? [];
+  if (options.length === 0 && chosen.length === 0) return null;
+  return (
+    <Choice
+      label="Tag"
+      all="All tags"
+      options={options}
+      value={chosen[0] ?? null}
+      onChange={(tag) => set({ tag })}
+    />
   );
 }
 
@@ -74,7 +122,7 @@ function Nothing({ listing }: { listing: Listing }) {
       <EmptyState
         title="No search matches"
         action={
-          <Button onClick={() => listing.set({ state: null, op: null, target: null, text: null })}>
+          <Button onClick={() => listing.set(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
             Show all searches
           </Button>
         }

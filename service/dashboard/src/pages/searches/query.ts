@@ -10,7 +10,19 @@ export const STATES: readonly SearchState[] = [
   "cancelled",
 ];
 
-export const SORTS = ["created", "score", "limit", "cost", "candidates", "updated"] as const;
+export const SORTS = [
+  "created",
+  "score",
+  "limit",
+  "cost",
+  "candidates",
+  "time",
+  "tokens",
+  "updated",
+] as const;
+
+/** What the address may leave out of the list. */
+export const FILTERS = ["state", "op", "target", "tag", "archived", "text"] as const;
 
 /** The states that the address names, and no others. */
 export function statesOf(params: URLSearchParams): SearchState[] {
@@ -31,6 +43,8 @@ export function searchQuery(params: URLSearchParams): SearchQuery {
     ...text("op"),
     ...text("target"),
     ...text("text"),
+    ...(params.get("tag") && { tag: params.getAll("tag") }),
+    ...(params.get("archived") === "yes" && { archived: "yes" as const }),
     ...text("after"),
     sort: key as (typeof SORTS)[number],
     order: descending ? "desc" : "asc",
@@ -39,5 +53,5 @@ export function searchQuery(params: URLSearchParams): SearchQuery {
 
 /** Whether anything is left out. */
 export function isFiltered(params: URLSearchParams): boolean {
-  return ["state", "op", "target", "text"].some((name) => params.get(name));
+  return FILTERS.some((name) => params.get(name));
 }

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { useNavigate } from "react-router";
 import { answer, api } from "../../api/client";
 import { asProblem } from "../../api/problem";
@@ -14,7 +14,15 @@ import { ModelCard } from "./ModelCard";
 import { useCheckedSpec, useEstimate, useSettled } from "./queries";
 import { SpecCard } from "./SpecCard";
 import styles from "./Submit.module.css";
-import { deviceOf, poolOf, providerOf, type Submission, submissionOf, targetOf } from "./submission";
+import {
+  deviceOf,
+  optionsFor,
+  poolOf,
+  providerOf,
+  type Submission,
+  submissionOf,
+  targetOf,
+} from "./submission";
 
 const START = ["start"];
 
@@ -27,7 +35,7 @@ export default function SubmitPage() {
   );
 }
 
-function Form({ options }: { options: OptionsDocument }) {
+function Form({ options: all }: { options: OptionsDocument }) {
   const [draft, setDraft] = useState<Draft>(readDraft);
   const change = useCallback((changes: Partial<Draft>) => setDraft((old) => ({ ...old, ...changes })), []);
   const onText = useCallback((text: string) => change({ text }), [change]);
@@ -41,6 +49,7 @@ function Form({ options }: { options: OptionsDocument }) {
   const checked = isCurrent ? check.data : undefined;
   const shown = draft.text.trim() !== "" && check.data?.valid ? check.data : undefined;
 
+  const options = useMemo(() => optionsFor(all, shown), [all, shown]);
   const pooled = items(pools.data);
   const made = checked?.valid ? submissionOf(draft, checked, options, pooled) : null;
   const body = made?.body ?? null;
@@ -54,8 +63,8 @@ function Form({ options }: { options: OptionsDocument }) {
   const refused = [start.error, estimate.error].map((error) => error && asProblem(error));
   const problem = (field: string) =>
     made?.problems?.[field] ?? refused.map((error) => error?.of(field)).find(Boolean);
-  const provider = providerOf(draft, options, pooled);
   const pool = poolOf(draft, shown?.name, targetOf(draft, options), pooled);
+  const provider = providerOf(draft, options, pool);
   const fields = { draft, options, change, problem, provider };
   return (
     <form

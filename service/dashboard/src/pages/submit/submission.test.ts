@@ -1,7 +1,15 @@
 import { expect, it } from "vitest";
 import type { OptionsDocument } from "../../api/queries";
 import { EMPTY } from "./draft";
-import { type CheckedSpec, limitsOf, providerOf, rangeOf, submissionOf, targetOf } from "./submission";
+import {
+  type CheckedSpec,
+  limitsOf,
+  optionsFor,
+  providerOf,
+  rangeOf,
+  submissionOf,
+  targetOf,
+} from "./submission";
 
 const OPTIONS: OptionsDocument = {
   targets: [
@@ -96,11 +104,11 @@ it("names every field that is wrong", () =>
   }));
 
 it("chooses a provider that works now until one is chosen", () => {
-  expect(providerOf(EMPTY, OPTIONS, [])).toBe("agent");
-  expect(providerOf(EMPTY, OPTIONS, POOLS)).toBe("replay");
+  expect(providerOf(EMPTY, OPTIONS, "")).toBe("agent");
+  expect(providerOf(EMPTY, OPTIONS, "pl_1")).toBe("replay");
   const ready = { ...OPTIONS, providers: [{ name: "openai" as const, ready: true, detail: "" }] };
-  expect(providerOf(EMPTY, ready, POOLS)).toBe("openai");
-  expect(providerOf(AGENT, ready, POOLS)).toBe("agent");
+  expect(providerOf(EMPTY, ready, "pl_1")).toBe("openai");
+  expect(providerOf(AGENT, ready, "pl_1")).toBe("agent");
 });
 
 it("replays the pool of this op and target until one is chosen", () => {
@@ -115,6 +123,16 @@ it("replays the pool of this op and target until one is chosen", () => {
     pool: "pl_1",
   });
   expect(submissionOf(replay, { ...spec, name: "b" }, OPTIONS, POOLS).problems).toHaveProperty("model.pool");
+});
+
+it("begins with a target that the op has workloads for, and replays only a pool that fits", () => {
+  const cpu = optionsFor(OPTIONS, { devices: ["cpu"] });
+  expect(targetOf(EMPTY, cpu)).toBe("cpu:x86_64");
+  expect(targetOf({ ...EMPTY, target: "cuda:sm_90" }, cpu)).toBe("cuda:sm_90");
+  expect(optionsFor(OPTIONS, undefined)).toBe(OPTIONS);
+  expect(submissionOf(EMPTY, { ...SPEC, name: "b" }, OPTIONS, POOLS).body?.model).toEqual({
+    provider: "agent",
+  });
 });
 
 it("forgets a target that is no longer offered, but keeps one that was typed", () => {

@@ -33,11 +33,19 @@ export function limitsOf(names: readonly string[]): (Limit & { name: string })[]
     .map((name) => ({ name, ...(LIMITS[name] ?? { label: name, hint: "", scale: 1 }) }));
 }
 
-/** The provider that was chosen, else one that would work now. */
-export function providerOf(draft: Draft, options: OptionsDocument, pools: readonly Pool[]): Provider {
+/** The options with the targets first that the op has workloads for: the first is the default. */
+export function optionsFor(options: OptionsDocument, spec: Pick<CheckedSpec, "devices"> | undefined) {
+  const devices = spec?.devices ?? [];
+  if (devices.length === 0) return options;
+  const first = options.targets.filter(({ device }) => devices.includes(device));
+  return { ...options, targets: [...first, ...options.targets.filter((one) => !first.includes(one))] };
+}
+
+/** The provider that was chosen, else one that would work now; `pool` is one that fits op and target, or none. */
+export function providerOf(draft: Draft, options: OptionsDocument, pool: string): Provider {
   if (draft.provider) return draft.provider;
   if (options.providers.some(({ name, ready }) => name === "openai" && ready)) return "openai";
-  return pools.length > 0 ? "replay" : "agent";
+  return pool ? "replay" : "agent";
 }
 
 /** The pool that was chosen, else the newest that was recorded for the op and can be replayed on the target. */
@@ -97,8 +105,8 @@ export function submissionOf(
   const seeds = draft.seeds.trim();
   if (seeds && !Number.isInteger(Number(seeds))) problems.seeds = `found ${seeds}, expected a whole number`;
 
-  const provider = providerOf(draft, options, pools);
   const pool = poolOf(draft, spec.name, target, pools);
+  const provider = providerOf(draft, options, pool);
   if (provider === "replay" && !pool) problems["model.pool"] = "Choose the pool to replay";
   const policy = policyOf(draft, options, problems);
   if (Object.keys(problems).length > 0) return { body: null, problems };

@@ -226,7 +226,7 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     header: "In hand",
     sortBy: (row) => row.running,
     cell: (row) => (
-      <div className={styles.stacked}>
+      <div className={styles.inline}>
         {row.running === 0 ? format.NONE : format.count(row.running)}
         {row.steps.map((step) => (
           <Link
@@ -245,12 +245,11 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     sortBy: (row) => row.host,
     cell: (row) => <Untrusted text={row.host} />,
   },
-  { key: "role", header: "Role", sortBy: (row) => row.role, cell: (row) => <Untrusted text={row.role} /> },
   {
-    key: "target",
-    header: "Target",
-    sortBy: (row) => row.target,
-    cell: (row) => (row.target ? <Untrusted text={row.target} /> : format.NONE),
+    key: "role",
+    header: "Serves",
+    sortBy: (row) => `${row.role} ${row.target ?? ""}`,
+    cell: (row) => <Untrusted text={row.target ? `${row.role} ${row.target}` : row.role} />,
   },
   {
     key: "device",
@@ -259,7 +258,7 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
       device === null ? (
         format.NONE
       ) : (
-        <div className={styles.stacked}>
+        <div className={styles.inline}>
           <Untrusted text={device.name} />
           {device.memory_bytes !== null && (
             <span className={styles.detail}>{format.bytes(device.memory_bytes)}</span>
@@ -274,18 +273,15 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     cell: (row) => <Untrusted text={row.version ?? format.NONE} />,
   },
   {
-    key: "started",
-    header: "Started",
-    numeric: true,
-    sortBy: (row) => row.started_at,
-    cell: (row) => <Time at={row.started_at} />,
-  },
-  {
     key: "seen",
     header: "Seen",
     numeric: true,
     sortBy: (row) => row.seen_at,
-    cell: (row) => <Time at={row.seen_at} />,
+    cell: (row) => (
+      <span title={`Started ${format.moment(row.started_at)}`}>
+        <Time at={row.seen_at} />
+      </span>
+    ),
   },
 ];
 

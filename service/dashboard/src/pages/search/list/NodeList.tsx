@@ -9,7 +9,7 @@ import {
 } from "react";
 import { Badge, Button, classes, format, toneOf, Untrusted, visible } from "../../../design";
 import { Icon } from "../tree/Icon";
-import { kindOf } from "../tree/kinds";
+import { colorOf, isSlower, kindOf } from "../tree/kinds";
 import { GlyphSign } from "../tree/Legend";
 import { hiders } from "../tree/layout";
 import type { SearchTree, TreeRow } from "../tree/rows";
@@ -210,7 +210,7 @@ function Item({ line, index, tree, active, selected, onOpen, onToggle }: ItemPro
             <Icon name={expanded ? "down" : "right"} />
           </span>
         )}
-        <GlyphSign kind={kindOf(row)} />
+        <GlyphSign kind={kindOf(row)} color={colorOf(row)} slower={isSlower(row)} />
         <span className={styles.number}>#{row.seq}</span>
         <span className={styles.title}>
           <Untrusted text={titleOf(row)} />

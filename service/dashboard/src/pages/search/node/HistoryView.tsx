@@ -1,87 +1,23 @@
 import type { NodeDocument } from "../../../api/queries";
-import {
-  Button,
-  type Column,
-  format,
-  Stat,
-  StateBadge,
-  Stats,
-  Table,
-  Time,
-  Untrusted,
-} from "../../../design";
+import { Button, format, Stat, StateBadge, Stats, Time, Untrusted } from "../../../design";
 import styles from "./Node.module.css";
 import { Section } from "./Section";
 
 type Attempt = NodeDocument["attempts"][number];
-type Record = NodeDocument["verdicts"][number];
 
-const STEPS: Readonly<globalThis.Record<string, string>> = {
+const STEPS: Readonly<Record<string, string>> = {
   ideate: "Ask for ideas",
   code: "Write code",
   judge: "Judge",
   verify: "Verify in full",
 };
 
-const ATTEMPTS: readonly Column<Attempt>[] = [
-  {
-    key: "kind",
-    header: "Step",
-    cell: (row) => (
-      <>
-        {STEPS[row.kind] ?? format.words(row.kind)}
-        {row.kind !== "ideate" && row.ordinal > 0 && (
-          <span className={styles.muted}> repair {row.ordinal}</span>
-        )}
-      </>
-    ),
-  },
-  { key: "state", header: "State", cell: (row) => <StateBadge state={row.state} /> },
-  {
-    key: "owner",
-    header: "Worker",
-    cell: (row) =>
-      row.owner ? <Untrusted text={row.owner} /> : <span className={styles.muted}>{format.NONE}</span>,
-  },
-  { key: "tries", header: "Tries", numeric: true, sortBy: (row) => row.tries, cell: (row) => row.tries },
-  {
-    key: "waited",
-    header: "Waited",
-    numeric: true,
-    sortBy: (row) => waited(row),
-    cell: (row) => format.duration(waited(row)),
-  },
-  {
-    key: "took",
-    header: "Took",
-    numeric: true,
-    sortBy: (row) => took(row),
-    cell: (row) => format.duration(took(row)),
-  },
-  {
-    key: "opened",
-    header: "Opened",
-    sortBy: (row) => row.created_at,
-    cell: (row) => <Time at={row.created_at} />,
-  },
-  {
-    key: "error",
-    header: "Error",
-    cell: (row) =>
-      row.error ? (
-        <span className={styles.bad}>
-          <Untrusted text={row.error} />
-        </span>
-      ) : null,
-  },
-];
-
 const took = ({ started_at, finished_at }: Attempt) =>
   started_at !== null && finished_at !== null ? finished_at - started_at : null;
 const waited = ({ created_at, started_at }: Attempt) =>
   started_at !== null ? started_at - created_at : null;
 
-const LEVELS: Readonly<globalThis.Record<string, string>> = {
+const LEVELS: Readonly<Record<string, string>> = {
   baseline: "Baselines",
   screen: "Screening",
   verify: "Full verification",
@@ -114,49 +50,68 @@ export function HistoryView({ node, shownId, onVerdict }: HistoryProps) {
         <Stat label="Device held">{format.duration(cost.gpu_seconds)}</Stat>
       </Stats>
       <Section title="Verdicts">
-        <Table
-          caption="Verdicts, newest first"
-          columns={verdictColumns(shownId, onVerdict)}
-          rows={node.verdicts.toReversed()}
-          rowKey={(row) => row.id}
-          empty="The judge has said nothing of this node yet."
-        />
+        {node.verdicts.length === 0 && <p>The judge has said nothing of this node yet.</p>}
+        <ol aria-label="Verdicts, newest first" className={styles.lines}>
+          {node.verdicts.toReversed().map((row) => (
+            <li key={row.id}>
+              <div className={styles.row}>
+                <strong>{LEVELS[row.level] ?? format.words(row.level)}</strong>
+                <StateBadge state={row.verdict} />
+                <span className={styles.muted}>
+                  at <Untrusted text={format.words(row.gate)} />, <Time at={row.created_at} />
+                </span>
+                {row.id === shownId ? (
+                  <span className={styles.muted}>shown</span>
+                ) : (
+                  <Button kind="quiet" onClick={() => onVerdict(row.id)}>
+                    Open
+                  </Button>
+                )}
+              </div>
+              {typeof row.document.reason === "string" && <Untrusted text={row.document.reason} />}
+            </li>
+          ))}
+        </ol>
       </Section>
       <Section title="Attempts">
-        <Table
-          caption="Attempts, newest first"
-          columns={ATTEMPTS}
-          rows={node.attempts.toReversed()}
-          rowKey={(row) => row.id}
-          empty="No step was opened for this node yet."
-        />
+        {node.attempts.length === 0 && <p>No step was opened for this node yet.</p>}
+        <ol aria-label="Attempts, newest first" className={styles.lines}>
+          {node.attempts.toReversed().map((row) => (
+            <AttemptLine key={row.id} row={row} />
+          ))}
+        </ol>
       </Section>
     </div>
   );
 }
 
-function verdictColumns(shownId: string | null, onVerdict: (id: string) => void): Column<Record>[] {
-  return [
-    { key: "level", header: "Level", cell: (row) => LEVELS[row.level] ?? format.words(row.level) },
-    { key: "verdict", header: "Verdict", cell: (row) => <StateBadge state={row.verdict} /> },
-    { key: "gate", header: "Gate", cell: (row) => <Untrusted text={format.words(row.gate)} /> },
-    {
-      key: "reason",
-      header: "Reason",
-      cell: (row) => <Untrusted text={typeof row.document.reason === "string" ? row.document.reason : ""} />,
-    },
-    { key: "when", header: "When", cell: (row) => <Time at={row.created_at} /> },
-    {
-      key: "open",
-      header: <span className="visually-hidden">Open</span>,
-      cell: (row) =>
-        row.id === shownId ? (
-          <span className={styles.muted}>shown</span>
-        ) : (
-          <Button kind="quiet" onClick={() => onVerdict(row.id)}>
-            Open
-          </Button>
-        ),
-    },
-  ];
+/** One execution of a step, whole: nothing of it is beside the edge. */
+function AttemptLine({ row }: { row: Attempt }) {
+  const repair = row.kind !== "ideate" && row.ordinal > 0;
+  return (
+    <li>
+      <div className={styles.row}>
+        <strong>
+          {STEPS[row.kind] ?? format.words(row.kind)}
+          {repair && `, repair ${row.ordinal}`}
+        </strong>
+        <StateBadge state={row.state} />
+        <span className={styles.muted}>
+          opened <Time at={row.created_at} />, waited {format.duration(waited(row))}, took{" "}
+          {format.duration(took(row))}
+          {row.tries > 1 && `, ${row.tries} tries`}
+        </span>
+      </div>
+      {row.owner && (
+        <span className={styles.muted}>
+          by <Untrusted text={row.owner} />
+        </span>
+      )}
+      {row.error && (
+        <span className={styles.bad}>
+          <Untrusted text={row.error} />
+        </span>
+      )}
+    </li>
+  );
 }

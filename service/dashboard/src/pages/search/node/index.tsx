@@ -14,6 +14,7 @@ import {
   toneOf,
   Untrusted,
 } from "../../../design";
+import { Choice } from "../progress/Choice";
 import { useView } from "../view";
 import { Actions } from "./Actions";
 import { CodeView } from "./CodeView";
@@ -27,7 +28,7 @@ import { PromptView } from "./PromptView";
 import { RooflineView } from "./RooflineView";
 import { isDuplicate, sentence } from "./sentence";
 import { TimingView } from "./TimingView";
-import { VIEWS, viewOf } from "./views";
+import { firstOf, GROUPS, groupOf, LABELS, type ViewKey, viewOf } from "./views";
 import { WorkloadsView } from "./WorkloadsView";
 
 interface NodePaneProps {
@@ -83,11 +84,28 @@ function Body({ node }: { node: NodeDocument }) {
   const opened = useReport(node.id, verdictId, verdictId !== null);
   const report = verdictId === null ? standing : opened;
   const selected = viewOf(view);
+  const group = groupOf(selected);
   return (
     <>
       <Outcome node={node} report={standing.data ?? null} />
       <Actions node={node} />
-      <Tabs label="Views of the node" tabs={VIEWS} selected={selected} onSelect={setView}>
+      <Tabs
+        label="Views of the node"
+        tabs={GROUPS}
+        selected={group.key}
+        onSelect={(key) => setView(firstOf(key))}
+      >
+        {group.views.length > 1 && (
+          <div className={styles.choice}>
+            <Choice<ViewKey>
+              label={`Views of ${group.label.toLowerCase()}`}
+              options={group.views}
+              labels={LABELS}
+              value={selected}
+              onChange={setView}
+            />
+          </div>
+        )}
         {verdictId !== null && OF_A_VERDICT.has(selected) && opened.data && (
           <OlderVerdict report={opened.data} onBack={() => setVerdict(null, selected)} />
         )}

@@ -1,22 +1,41 @@
+import { useMemo } from "react";
+import { useSearchParams } from "react-router";
 import { Loading } from "../../../app/Page";
 import { EmptyState } from "../../../design";
 import { useView } from "../view";
+import { FilterBar } from "./FilterBar";
+import { filtersOf, shownOf } from "./filters";
+import type { SearchTree } from "./rows";
 import { useSearchTree } from "./rows";
 import { TreeView } from "./TreeView";
+import styles from "./TreeView.module.css";
 
 /** The tree of a search as a drawing; the address bar names the node that is open. */
 export function TreeTab({ searchId }: { searchId: string }) {
   const query = useSearchTree(searchId);
-  const { nodeId, setNode } = useView();
   return (
     <Loading query={query}>
       {(tree) =>
         tree.rootId === null ? (
           <EmptyState title="No nodes yet">The first appears when a worker takes the search up.</EmptyState>
         ) : (
-          <TreeView key={searchId} searchId={searchId} tree={tree} selected={nodeId} onOpen={setNode} />
+          <Filtered key={searchId} searchId={searchId} tree={tree} />
         )
       }
     </Loading>
+  );
+}
+
+/** The tree with what the address leaves of it. */
+function Filtered({ searchId, tree }: { searchId: string; tree: SearchTree }) {
+  const { nodeId, setNode, set } = useView();
+  const [params] = useSearchParams();
+  const filters = useMemo(() => filtersOf(params), [params]);
+  const shown = useMemo(() => shownOf(tree, filters), [tree, filters]);
+  return (
+    <div className={styles.tab}>
+      <FilterBar tree={tree} shown={shown} filters={filters} set={(changes) => set(changes, true)} />
+      <TreeView searchId={searchId} tree={shown.tree} selected={nodeId} onOpen={setNode} />
+    </div>
   );
 }

@@ -60,7 +60,7 @@ it("walks by arrow keys, says where it is, and opens by Enter", () => {
   expect(screen.getByText(/^#2 Idea 2, accepted/)).toBeInTheDocument();
   press("ArrowUp");
   press("ArrowRight");
-  expect(screen.getByText(/^#[45] Idea [45], accepted, depth 2/)).toBeInTheDocument();
+  expect(screen.getByText(/^#[45] Idea [45], accepted, screened, depth 2/)).toBeInTheDocument();
   press("ArrowLeft");
   press("Enter");
   expect(onOpen).toHaveBeenCalledExactlyOnceWith("n1");
@@ -90,6 +90,6 @@ it("finds nodes, and goes from one match to the next", () => {
 
 it("draws titles with invisible characters escaped, also that of the selected node after a reload", async () => {
   show(treeFrom([row(0, null), row(1, 0, { title: "a\u202eb <img>" })]), "n1");
-  await vi.waitFor(() => expect(written).toContain("a\\u{202e}b <img>"));
+  await vi.waitFor(() => expect(written).toContain("#1 a\\u{202e}b <img>"));
   expect(written.some((text) => text.includes("\u202e"))).toBe(false);
 });

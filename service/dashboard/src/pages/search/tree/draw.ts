@@ -129,7 +129,7 @@ function node(ink: Ink, scene: Scene, detail: Detail, place: Place): void {
   const { kind } = place;
   const r = scene.radius(place.row, detail);
   if (LOOKS[kind].quiet) ink.globalAlpha = 0.75;
-  drawGlyph(ink, kind, x, y, r, scene.palette, detail.glyphs);
+  drawGlyph(ink, kind, x, y, r, scene.palette, detail.glyphs, place.color, place.slower);
   ink.globalAlpha = 1;
   if (place.hidden > 0 && detail.titles) badge(ink, scene, x + r + 5, y, place.hidden);
 }
@@ -187,7 +187,7 @@ function drawTitle(ink: Ink, scene: Scene, detail: Detail, place: Place): void {
   if (room < 28) return;
   const quiet = LOOKS[kind].quiet;
   const font = scene.lit.has(row.id) ? palette.bold : palette.title;
-  const title = texts.cut(titleOf(row), font, room);
+  const title = texts.cut(numbered(row), font, room);
   // One line stands in the middle and interrupts its stem, so that rows next to each other keep clear; of two, the stem
   // is between them.
   const base = detail.scores ? y - 5 : y + palette.line * 0.28;
@@ -204,7 +204,7 @@ function drawTitle(ink: Ink, scene: Scene, detail: Detail, place: Place): void {
     x,
     y + palette.line * 0.85,
     palette.small,
-    palette.color(kind === "accepted" ? "--ok" : "--text-2"),
+    palette.color(row.verdict === "accepted" && row.seq > 0 ? place.color : "--text-2"),
   );
 }
 
@@ -215,7 +215,12 @@ export function titleWidth(scene: Scene, place: Place): number {
   if (!detail.titles) return 0;
   const { x, room } = titleBox(scene, detail, place);
   const font = scene.lit.has(row.id) ? scene.palette.bold : scene.palette.title;
-  return x - toScreen(scene.camera, place).x + scene.texts.cut(titleOf(row), font, room).width;
+  return x - toScreen(scene.camera, place).x + scene.texts.cut(numbered(row), font, room).width;
+}
+
+/** The number that the command line takes (`SEARCH#12`) comes first: it is never cut. */
+function numbered(row: TreeRow): string {
+  return row.seq === 0 ? titleOf(row) : `#${row.seq} ${titleOf(row)}`;
 }
 
 /** How far from a node's middle the sign of what it hides reaches; null where it hides nothing. */

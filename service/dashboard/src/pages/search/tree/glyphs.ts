@@ -16,9 +16,11 @@ export function drawGlyph(
   r: number,
   palette: Palette,
   glyphs: boolean,
+  token: `--${string}` = LOOKS[kind].color,
+  slower = false,
 ): void {
   const look = LOOKS[kind];
-  const color = palette.color(look.color);
+  const color = palette.color(token);
   if (r < 2.5) {
     ink.fillStyle = color;
     ink.fillRect(x - r, y - r, 2 * r, 2 * r);
@@ -33,7 +35,14 @@ export function drawGlyph(
     case "circle":
       ink.arc(x, y, r, 0, TURN);
       ink.fill();
-      if (glyphs && r >= 4) check(ink, x, y, r, surface);
+      if (glyphs && r >= 4) (slower ? bar : check)(ink, x, y, r, surface);
+      break;
+    case "open":
+      ink.arc(x, y, r * 0.9, 0, TURN);
+      ink.fillStyle = surface;
+      ink.fill();
+      ink.stroke();
+      if (glyphs && r >= 4) (slower ? bar : check)(ink, x, y, r, color);
       break;
     case "square":
       ink.roundRect(x - r * 0.85, y - r * 0.85, r * 1.7, r * 1.7, r * 0.3);
@@ -85,6 +94,16 @@ function check(ink: Ink, x: number, y: number, r: number, color: string): void {
   ink.lineTo(x + r * 0.5, y - r * 0.35);
   ink.strokeStyle = color;
   ink.lineWidth = Math.max(1.2, r * 0.22);
+  ink.stroke();
+}
+
+/** A minus: accepted, and slower than the fastest baseline. */
+function bar(ink: Ink, x: number, y: number, r: number, color: string): void {
+  ink.beginPath();
+  ink.moveTo(x - r * 0.45, y);
+  ink.lineTo(x + r * 0.45, y);
+  ink.strokeStyle = color;
+  ink.lineWidth = Math.max(1.2, r * 0.24);
   ink.stroke();
 }
 

@@ -39,7 +39,7 @@ it("takes over changed rows without moving anything", () => {
   refresh(arranged, fold(before, page([row(4, 1, { verdict: "rejected", updated_at: 2 })])).rows);
   expect(place).toMatchObject({ kind: "rejected", y });
   expect(place?.row.verdict).toBe("rejected");
-  expect(arranged.byId.get("n5")?.kind).toBe("accepted");
+  expect(arranged.byId.get("n5")?.kind).toBe("screened");
 });
 
 it("is empty for a search without nodes", () => {

@@ -1,7 +1,7 @@
 /** Where each node stands: a tidy tree from left to right, in columns (depth) and rows. Pure. */
 
 import { type HierarchyPointNode, hierarchy, tree as tidy } from "d3-hierarchy";
-import { type Kind, kindOf, rankOf } from "./kinds";
+import { colorOf, isSlower, type Kind, kindOf, rankOf } from "./kinds";
 import type { SearchTree, TreeRow } from "./rows";
 
 export interface Place {
@@ -9,6 +9,8 @@ export interface Place {
   /** The node as it is now, and what is read of it for every frame; see `refresh`. */
   row: TreeRow;
   kind: Kind;
+  color: `--${string}`;
+  slower: boolean;
   rank: number;
   parent: Place | null;
   /** Shown children; none where it is collapsed. */
@@ -82,6 +84,8 @@ function placed(arranged: HierarchyPointNode<Branch>): Layout {
       id: row.id,
       row,
       kind: kindOf(row),
+      color: colorOf(row),
+      slower: isSlower(row),
       rank: rankOf(row),
       parent,
       children: [],
@@ -117,6 +121,8 @@ export function refresh(layout: Layout, rows: SearchTree["rows"]): void {
     if (!row || row === place.row) continue;
     place.row = row;
     place.kind = kindOf(row);
+    place.color = colorOf(row);
+    place.slower = isSlower(row);
     place.rank = rankOf(row);
   }
 }

@@ -2,7 +2,6 @@
 
 import type { Camera, Point, Size } from "./camera";
 import type { Scene } from "./draw";
-import { LOOKS } from "./kinds";
 import type { Layout } from "./layout";
 
 const PAD = 8;
@@ -64,7 +63,7 @@ export function drawMap(ink: CanvasRenderingContext2D, scene: Scene, map: Size):
       // Failed ones on one pixel are drawn once.
       if (rank < 5 && y - last < 0.7) continue;
       last = y;
-      dots.push({ x: PAD + depth * scale.column, y, color: palette.color(LOOKS[place.kind].color), rank });
+      dots.push({ x: PAD + depth * scale.column, y, color: palette.color(place.color), rank });
     }
   }
   dots.sort((a, b) => a.rank - b.rank);

@@ -39,7 +39,7 @@ it.each([
   ["#12", ["n12"]],
   ["#1", ["n1"]],
   ["rejected", ["n2"]],
-  ["screen", ["n2"]],
+  ["at screen", ["n2"]],
   ["pinned", ["n12"]],
   ["reference", ["n0"]],
   ["nothing such", []],

@@ -17,6 +17,10 @@ const TOKENS = [
   "--warn",
   "--wait",
   "--dup",
+  "--slower",
+  "--fast-1",
+  "--fast-2",
+  "--fast-3",
 ] as const;
 
 type ColorToken = (typeof TOKENS)[number];

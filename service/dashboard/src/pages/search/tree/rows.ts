@@ -24,6 +24,7 @@ export function rowOf(document: RowDocument): TreeRow {
     origin: document.origin,
     mark: document.mark ?? null,
     verification: document.verification,
+    duplicate_of: document.duplicate_of ?? null,
     score: document.score ?? null,
     ci95: document.ci95 ?? null,
     limit_fraction: document.limit_fraction ?? null,

@@ -1,7 +1,7 @@
 /** A node in words: for the tooltip, the list, the line that is read aloud. Nothing here is escaped yet. */
 
 import { format } from "../../../design";
-import { isBusy, kindOf, LOOKS } from "./kinds";
+import { isBusy, isSlower, kindOf, LOOKS } from "./kinds";
 import type { SearchTree, TreeRow } from "./rows";
 
 export function titleOf(row: TreeRow): string {
@@ -14,7 +14,8 @@ export function standing(row: TreeRow): string {
   if (kind === "running" || kind === "waiting") return format.words(row.state);
   const word = LOOKS[kind].word;
   if (isBusy(row)) return `${word}, verifying`;
-  if (kind === "accepted") return row.verification === "passed" ? "accepted, verified" : word;
+  if (kind === "verified" || kind === "screened") return `${word}, ${kind}${isSlower(row) ? ", slower" : ""}`;
+  if (kind === "duplicate") return `duplicate of #${row.duplicate_of}`;
   if (kind === "reference" || !row.gate) return word;
   return `${word} at ${format.words(row.gate)}`;
 }

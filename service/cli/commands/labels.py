@@ -1,0 +1,94 @@
+"""Commands that keep searches in order: name, tags, notes, archive, delete."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, tell
+from warpsmith.service.client.errors import CommandError, misuse
+
+SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
+SearchIds = Annotated[list[str], typer.Argument(metavar="SEARCH...", help="Ids of searches that have ended.")]
+
+GOES = "its nodes with their code, verdicts, prompts, replies and events"
+STAYS = "kernels that it kept, with code and evidence, what was exported, the op, and what was spent"
+
+
+def label(
+    search_id: SearchId,
+    name: Annotated[str | None, typer.Option(help='One line; "" removes it.')] = None,
+    notes: Annotated[str | None, typer.Option(help='Plain text; "" removes it.')] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag to add; may be given again.")] = None,
+    untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag to remove; may be given again.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Name a search, tag it, or keep notes with it."""
+    labels: dict[str, Any] = {k: v for k, v in (("name", name), ("notes", notes)) if v is not None}
+    if not labels and not tag and not untag:
+        misuse("label", None, "something to change: --name, --notes, --tag or --untag")
+    with connected(url, key) as client:
+        if tag or untag:
+            kept = [one for one in client.search(search_id).tags if one not in (untag or ())]
+            labels["tags"] = list(dict.fromkeys([*kept, *(tag or ())]))
+        document = client.label_search(search_id, labels)
+    if as_json:
+        print_json(document)
+        return
+    tags = f", tags {', '.join(document.tags)}" if document.tags else ""
+    tell(f"search {document.id} is named {document.name or 'nothing'}{tags}")
+    if document.notes:
+        tell(document.notes)
+
+
+def archive(searches: SearchIds, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """Leave searches out of lists; nothing else of them changes."""
+    _archive(searches, True, url, key, as_json)
+
+
+def unarchive(searches: SearchIds, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """List archived searches again."""
+    _archive(searches, False, url, key, as_json)
+
+
+def _archive(searches: list[str], archived: bool, url: str | None, key: str | None, as_json: bool) -> None:
+    with connected(url, key) as client:
+        found = [client.label_search(search_id, {"archived": archived}) for search_id in searches]
+    if as_json:
+        print_json(found)
+        return
+    for document in found:
+        tell(f"search {document.id} is {'archived' if archived else 'listed again'}")
+
+
+def delete(
+    searches: SearchIds,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; a script must say so.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Delete searches that have ended: nodes, code, verdicts, prompts, replies and events.
+
+    Kernels that they kept stay, with code and evidence, and so do exports, ops, pools and what was spent.
+    """
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            misuse("--yes", "not given", f"it: this deletes {GOES}")
+        several = f"{len(searches)} searches" if len(searches) > 1 else searches[0]
+        if not typer.confirm(f"Delete {several}: {GOES}? These stay: {STAYS}.", default=False, err=True):
+            raise CommandError("nothing was deleted")
+    with connected(url, key) as client:
+        found = [client.delete_search(search_id) for search_id in searches]
+    if as_json:
+        print_json(found)
+        return
+    for deleted in found:
+        kept = f"; kept: {', '.join(deleted.kernels)}" if deleted.kernels else ""
+        tell(f"search {deleted.id} is deleted, with {deleted.nodes} nodes{kept}")
