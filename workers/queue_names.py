@@ -15,6 +15,8 @@ PROFILE_TASK = "warpsmith.profile"
 """A requested profile; it goes to a judge's queue and is no step."""
 REVERIFY_TASK = "warpsmith.reverify"
 """A stored kernel to be judged anew; it goes to a judge's queue and is no step."""
+TRY_TASK = "warpsmith.try"
+"""A candidate to be tried for a node; it goes to a judge's queue and is no step."""
 DUE_TASK = "warpsmith.reverify_due"
 """The periodic check which kernels are due for re-verification.
 

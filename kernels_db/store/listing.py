@@ -29,11 +29,12 @@ from warpsmith.kernels_db.store.tables import (
     PoolRow,
     ReverificationRow,
     SearchRow,
+    TryRow,
 )
 from warpsmith.kernels_db.store.teams import is_held_readably, is_of_readable_search, is_readable
 
 Listed = TypeVar(
-    "Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow, CampaignRow
+    "Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow, CampaignRow, TryRow
 )
 Row = TypeVar("Row")
 
@@ -239,6 +240,11 @@ def list_reverifications(
 ) -> Page[ReverificationRow]:
     """List a kernel's re-verifications, newest first."""
     return _page(session, ReverificationRow, [ReverificationRow.kernel_id == kernel_id], limit, after)
+
+
+def list_tries(session: Session, *, limit: int, after: str | None = None, node_id: str) -> Page[TryRow]:
+    """List a node's tries, newest first."""
+    return _page(session, TryRow, [TryRow.node_id == node_id], limit, after)
 
 
 def list_asks(

@@ -32,6 +32,7 @@ from warpsmith.kernels_db.store.tables import (
     PoolRow,
     ReverificationRow,
     SearchRow,
+    TryRow,
 )
 from warpsmith.kernels_db.store.teams import may_read
 from warpsmith.service.api.auth import LOCAL, Caller, Scope
@@ -62,6 +63,8 @@ RULES: Mapping[str, Scope | None] = {
             "get_source",
             "get_report",
             "get_profile",
+            "list_tries",
+            "get_try",
             "list_pools",
             "get_pool",
             "list_campaigns",
@@ -98,6 +101,7 @@ RULES: Mapping[str, Scope | None] = {
             "ban_node",
             "unban_node",
             "request_profile",
+            "create_try",
             "create_bundle",
             "settle_unjudged",
             "drop_bundle",
@@ -138,6 +142,7 @@ OWNERS: Mapping[str, Callable[[str], Select[Any]]] = {
     "campaign_id": lambda row_id: select(CampaignRow.team).where(CampaignRow.id == row_id),
     "node_id": _of_search(NodeRow),
     "ask_id": _of_search(AskRow),
+    "try_id": _of_search(TryRow),
     "bundle_id": lambda row_id: (
         select(SearchRow.team)
         .join(BundleJobRow, BundleJobRow.search_id == SearchRow.id)
@@ -166,6 +171,7 @@ UNKNOWN: Mapping[str, Callable[[str], NotFound]] = {
     "campaign_id": lambda row_id: make_unknown(CampaignRow, row_id, "campaign"),
     "node_id": lambda row_id: make_unknown(NodeRow, row_id, "node"),
     "ask_id": lambda row_id: make_unknown(AskRow, row_id, "ask"),
+    "try_id": lambda row_id: make_unknown(TryRow, row_id, "try"),
     "bundle_id": make_unknown_bundle,
     "kernel_id": lambda row_id: make_unknown(KernelRow, row_id, "kernel"),
     "reverification_id": lambda row_id: make_unknown(ReverificationRow, row_id, "reverification"),

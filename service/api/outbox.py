@@ -48,6 +48,11 @@ class Outbox:
         found = list(messages)
         self._put(found, lambda: dispatch.send_reverifications(self._app, found) == len(found))
 
+    def send_tries(self, messages: Iterable[dispatch.Message]) -> None:
+        """Hand over the messages of tries."""
+        found = list(messages)
+        self._put(found, lambda: dispatch.send_tries(self._app, found) == len(found))
+
     def send_profile(self, profile_id: str, queue_name: str) -> None:
         """Hand over the announcement of a requested profile."""
         self._put([profile_id], lambda: dispatch.send_profile(self._app, profile_id, queue_name))

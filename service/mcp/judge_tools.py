@@ -16,7 +16,6 @@ from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.documents.workloads import read_workload_times
-from warpsmith.service.local.judging import judge_once
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
@@ -62,8 +61,11 @@ class Judging:
             Field(description="cpu, cuda:sm_90 ...; by default the CPU for cpp and python, else the first GPU here"),
         ] = None,
         level: Annotated[
-            Literal["screen", "verify"],
-            Field(description="screen: the bench workloads, a short timing. verify: everything, as for a winner"),
+            Literal["compile", "screen", "verify"],
+            Field(
+                description="compile: gate and compilers alone, in seconds. screen: the bench workloads, a short "
+                "timing. verify: everything, as for a winner"
+            ),
         ] = "screen",
     ) -> JudgeReport:
         """Compile, check against PyTorch and time one candidate, outside of any search.
@@ -82,8 +84,7 @@ class Judging:
         place = choose_place(wanted, candidate.language)
         limits = limits_of(ServiceSettings())
         job = candidate_job(spec, candidate, place, level=level, workloads=None, limits=limits)
-        with self._desk.judging:
-            verdict = judge_once(job)
+        verdict = self._desk.judge.judge(job)
         workloads = [resolve_workload(spec, each) for each in spec.workloads_for(place.target)]
         good = GOOD if tier_of(candidate.language) == "gated" else FREE
         return JudgeReport(

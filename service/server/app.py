@@ -34,6 +34,7 @@ from warpsmith.service.api.routes import (
     session,
     steering,
     system,
+    tries,
     watching,
     workers,
 )
@@ -67,6 +68,7 @@ ROUTERS = (
     watching.router,
     nodes.router,
     profiles.router,
+    tries.router,
     pools.router,
     bundles.router,
     asks.router,

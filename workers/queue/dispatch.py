@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from warpsmith.workers import log, tracing
-from warpsmith.workers.queue_names import PROFILE_TASK, REVERIFY_TASK, task_of
+from warpsmith.workers.queue_names import PROFILE_TASK, REVERIFY_TASK, TRY_TASK, task_of
 
 logger = log.get(__name__)
 
@@ -39,6 +39,11 @@ def send(app: Celery, messages: Iterable[Message]) -> int:
 def send_reverifications(app: Celery, messages: Iterable[Message]) -> int:
     """Send the messages of re-verifications, with their ids in place of an attempt's."""
     return _send_all(app, ((REVERIFY_TASK, message) for message in messages))
+
+
+def send_tries(app: Celery, messages: Iterable[Message]) -> int:
+    """Send the messages of tries, with their ids in place of an attempt's."""
+    return _send_all(app, ((TRY_TASK, message) for message in messages))
 
 
 def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:

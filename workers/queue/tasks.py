@@ -29,7 +29,16 @@ from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 from warpsmith.workers.queue.reverification_task import perform_reverification
-from warpsmith.workers.queue_names import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
+from warpsmith.workers.queue.try_task import perform_try
+from warpsmith.workers.queue_names import (
+    DUE_TASK,
+    JUDGE_TASK,
+    MODEL_TASK,
+    PROFILE_TASK,
+    REVERIFY_TASK,
+    TRY_TASK,
+    judge_queue,
+)
 from warpsmith.workers.steps import Work
 
 logger = log.get(__name__)
@@ -215,6 +224,18 @@ def reverify(row_id: str) -> None:
         logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
 
 
+def try_candidate(try_id: str) -> None:
+    """Judge a candidate that was tried for a node."""
+    if not names_row(try_id):
+        return
+    here = process.current()
+    try:
+        check_fitness(here)
+        perform_try(here, try_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; it will be tried again", error=str(error).splitlines()[0])
+
+
 def reverify_due() -> None:
     """Ask for re-verifications of a few kernels that are due.
 
@@ -249,6 +270,7 @@ for _name, _do_task in (
     (JUDGE_TASK, judge_step),
     (PROFILE_TASK, profile),
     (REVERIFY_TASK, reverify),
+    (TRY_TASK, try_candidate),
     (DUE_TASK, reverify_due),
 ):
     app.task(_traced(_name, _do_task), name=_name, shared=False)

@@ -37,6 +37,7 @@ EventType = Literal[
     "node.judged",
     "node.pinned",
     "node.seeded",
+    "node.tried",
     "node.unbanned",
     "node.unpinned",
     "node.verified",
