@@ -179,11 +179,8 @@ class Answering:
             ),
         ] = "screen",
         wait_s: Annotated[
-            float, Field(ge=0, le=600, description="Wait so many seconds for the verdict; call again with the same try")
+            float, Field(ge=0, le=600, description="Wait so many seconds for the verdict; read_try waits on")
         ] = 120.0,
-        try_id: Annotated[
-            str | None, Field(min_length=1, max_length=32, description="A try that had not ended: wait for it only")
-        ] = None,
         asked_by: Annotated[
             str, Field(min_length=1, max_length=128, description="Your name or model; kept with the try")
         ] = "an agent over MCP",
@@ -194,14 +191,23 @@ class Answering:
         the feedback, write again, and answer with the best. Nothing of the tree changes and no candidate of the budget
         is counted; the tries stay with the node as its history."""
         with self._desk.client() as client:
-            waited_for = client.create_try(node_id, source, level, asked_by).id if try_id is None else try_id
-            return report_try(await_try(client, waited_for, wait_s))
+            asked = client.create_try(node_id, source, level, asked_by)
+            return report_try(await_try(client, asked.id, wait_s))
+
+    def read_try(
+        self,
+        try_id: Annotated[str, Field(min_length=1, max_length=32, description="A try's id, `ty_...`")],
+        wait_s: Annotated[float, Field(ge=0, le=600, description="Wait so many seconds for the verdict")] = 120.0,
+    ) -> TryReport:
+        """Read what came of a candidate that was tried, once it has ended or after wait_s seconds."""
+        with self._desk.client() as client:
+            return report_try(await_try(client, try_id, wait_s))
 
 
 def report_try(found: TryDocument) -> TryReport:
     """Make the report of a try, with what to do next."""
     if found.state not in ENDS:
-        then = f"It is {found.state}: call try_candidate again with try_id={found.id!r}."
+        then = f"It is {found.state}: read_try(try_id={found.id!r}) waits for it."
     elif found.verdict == "accepted":
         then = "Right, and timed: answer the ask with it (answer_ask), or try a better one."
     elif found.level != "screen" and found.verdict == "ambiguous":

@@ -72,6 +72,7 @@ def make_tools(desk: Desk) -> tuple[ServiceTool, ...]:
         tool(answering.list_asks, "List open asks", reads=True),
         tool(answering.get_ask, "Read an ask", reads=True),
         tool(answering.try_candidate, "Try a candidate for a node", repeats=False),
+        tool(answering.read_try, "Read what came of a try", reads=True),
         tool(answering.answer_ask, "Answer an ask"),
         tool(reading.read_tree, "Read a search's tree", reads=True),
         tool(reading.read_node, "Read a candidate and its verdict", reads=True),
