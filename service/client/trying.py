@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from warpsmith.kernels_db.spec.op import Op
-from warpsmith.service.client.errors import CommandError, ProblemError
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.asks import AskDocument
 from warpsmith.service.documents.escaping import clean_line
@@ -18,8 +18,6 @@ from warpsmith.workers.search.tree import ENDED
 
 POLL_S = 0.2
 ENDS = ("done", "failed")
-REFUSALS = (403, 409, 429)
-"""Answers to a try that was not taken: a key that may not, a search that has ended, a quota."""
 LONGEST_REASON = 200
 
 
@@ -57,20 +55,19 @@ def try_reply(client: Client, ask: AskDocument, reply: str, wait_s: float) -> Tr
     """Have the code of an answer compiled, and wait for it.
 
     None for a reply without code, where no judge of the target is up, and where the service takes no try: the answer
-    was given all the same.
+    was given all the same, so nothing of this is an error.
     """
-    judges = [each for each in client.workers() if each.alive and each.role == "judge" and each.target == ask.target]
-    if ask.kind not in ("code", "repair") or wait_s <= 0 or not judges:
+    if ask.kind not in ("code", "repair") or wait_s <= 0:
         return None
     try:
+        if not any(one.alive and one.role == "judge" and one.target == ask.target for one in client.workers()):
+            return None
         asked = client.create_try(ask.node_id, read_candidate_text(reply), "compile", ask.answered_by)
+        return await_try(client, asked.id, wait_s)
     except Unreadable:  # the search says so itself, and asks again
         return None
-    except ProblemError as error:
-        if error.status not in REFUSALS:
-            raise
+    except (ProblemError, ServiceUnreachableError):  # a key that may not, a search that ended, a service that left
         return None
-    return await_try(client, asked.id, wait_s)
 
 
 def describe_try(found: TrySummary) -> str:

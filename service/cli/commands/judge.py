@@ -72,7 +72,7 @@ def judge(
 ) -> None:
     """Compile, check against PyTorch and time one candidate.
 
-    Exit code 0: accepted; 1: not; 2: misuse.
+    Exit code 0: accepted, or at level compile: it compiles; 1: not; 2: misuse.
     """
     spec = load_op(op)
     if level not in LEVELS:
@@ -97,7 +97,8 @@ def judge(
         print_json(verdict)
     else:
         show(verdict)
-    raise typer.Exit(DONE if verdict["verdict"] == "accepted" else FAILED)
+    good = ("accepted", "ambiguous") if level == "compile" else ("accepted",)
+    raise typer.Exit(DONE if verdict["verdict"] in good else FAILED)
 
 
 def show(verdict: Verdict) -> None:
