@@ -1,8 +1,9 @@
 """The tool that judges a single candidate.
 
 The service judges candidates of its searches, and tries for their nodes (`search_tools`). This runs the judge on the
-host of the MCP server, outside of any search, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time. For
-another host's target it can compile at most; an agent might take that for a verdict, so only level compile does it.
+host of the MCP server, outside of any search, as `warpsmith judge` does: sandboxed, with its own processes, one
+candidate at a time. For another host's target it can compile at most; an agent might take that for a verdict, so only
+level compile does it.
 """
 
 from __future__ import annotations
