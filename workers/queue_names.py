@@ -17,6 +17,8 @@ REVERIFY_TASK = "warpsmith.reverify"
 """A stored kernel to be judged anew; it goes to a judge's queue and is no step."""
 IMPORT_TASK = "warpsmith.import"
 """An upload to be read; it goes to the model queue, whose workers need no device, and is no step."""
+TRY_TASK = "warpsmith.try"
+"""A candidate to be tried for a node; it goes to a judge's queue and is no step."""
 DUE_TASK = "warpsmith.reverify_due"
 """The periodic check which kernels are due for re-verification.
 

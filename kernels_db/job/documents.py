@@ -12,12 +12,13 @@ from typing import Any, Literal, NotRequired, TypedDict
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
 from warpsmith.kernels_db.job.sweep_documents import Sweep
 
-Level = Literal["baseline", "screen", "verify", "profile"]
+Level = Literal["baseline", "screen", "verify", "profile", "compile"]
 """How much of a job the judge does.
 
 baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a
 short timing. verify: every workload, more seeds, repeats, input families, full timing. profile: records a few
-calls, without check or timing. docs/judge.md has the protocol.
+calls, without check or timing. compile: the gates `gate` and `compile` alone; without the target's device Triton's
+interpreter too. docs/judge.md has the protocol.
 """
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]

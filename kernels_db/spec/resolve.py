@@ -144,10 +144,10 @@ def build_job(
 ) -> Job:
     """Build the job that judges `candidate` (None at level `baseline`).
 
-    `workloads` defaults to those of the target: the bench ones for `screen`; otherwise all of them and hold-outs
-    derived from them and from the candidate's own numbers, drawn from the system's randomness unless
-    `seed` is given. Raises SpecErrors where the op
-    asks for something that the judge cannot do, ValueError where level and candidate do not belong together.
+    `workloads` defaults to those of the target: the bench ones for `screen` and `compile`; otherwise all of them and
+    hold-outs derived from them and from the candidate's own numbers, drawn from the system's randomness unless `seed`
+    is given. Raises SpecErrors where the op asks for something that the judge cannot do, ValueError where level and
+    candidate do not belong together.
     """
     if (candidate is None) != (level == "baseline"):
         raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
@@ -157,8 +157,9 @@ def build_job(
         raise SpecErrors([SpecError(f"outputs[{index}].check.kind", "code", expected) for index in coded])
     derived: list[Workload] = []
     if workloads is None:
-        workloads = [item for item in op.workloads_for(target) if level != "screen" or item.role == "bench"]
-        if level != "screen":
+        benches = level in ("screen", "compile")
+        workloads = [item for item in op.workloads_for(target) if not benches or item.role == "bench"]
+        if not benches:
             rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
             numbers = None if candidate is None else size_numbers(candidate["source"])
             derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng, numbers)

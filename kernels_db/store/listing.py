@@ -31,6 +31,7 @@ from warpsmith.kernels_db.store.tables import (
     ReverificationRow,
     SearchRow,
     SearchTagRow,
+    TryRow,
 )
 from warpsmith.kernels_db.store.teams import is_held_readably, is_of_readable_search, is_readable
 
@@ -45,6 +46,7 @@ Listed = TypeVar(
     CounterexampleRow,
     CampaignRow,
     ImportRow,
+    TryRow,
 )
 Row = TypeVar("Row")
 
@@ -278,6 +280,11 @@ def list_reverifications(
 ) -> Page[ReverificationRow]:
     """List a kernel's re-verifications, newest first."""
     return _page(session, ReverificationRow, [ReverificationRow.kernel_id == kernel_id], limit, after)
+
+
+def list_tries(session: Session, *, limit: int, after: str | None = None, node_id: str) -> Page[TryRow]:
+    """List a node's tries, newest first."""
+    return _page(session, TryRow, [TryRow.node_id == node_id], limit, after)
 
 
 def list_asks(

@@ -137,6 +137,7 @@ class SearchRow(Base):
     cost_usd: Mapped[float] = mapped_column(default=0.0)
     unpriced_calls: Mapped[int] = mapped_column(default=0, server_default="0")  # of unknown cost: not in cost_usd
     gpu_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # the device held by the judge for it
+    try_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # held for tries, not among these
     active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
     running_since: Mapped[float | None]
     branched_from: Mapped[str | None] = mapped_column(String(32))  # the node of an older search that it starts from
@@ -307,6 +308,28 @@ class ProfileRow(Leased):
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
     document: Mapped[dict[str, Any]] = mapped_column(Document)
     trace: Mapped[dict[str, Any] | None] = mapped_column(Document)
+
+
+class TryRow(Leased):
+    """A candidate that was tried for a node before the node was answered; it ends as done or failed.
+
+    `document` is the judge's verdict, without samples and traces; of a failed one `reason` says why there is none.
+    """
+
+    __tablename__ = "candidate_tries"
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
+    level: Mapped[str] = mapped_column(String(16))  # compile screen profile
+    language: Mapped[str] = mapped_column(String(16))
+    source: Mapped[str] = mapped_column(Text)
+    asked_by: Mapped[str | None] = mapped_column(String(128))
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    gate: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[str | None] = mapped_column(Text)
+    score: Mapped[float | None]
+    device_s: Mapped[float] = mapped_column(default=0.0)  # for which the judge held the device
+    document: Mapped[dict[str, Any]] = mapped_column(Document)
+    __table_args__ = (Index(None, "state"),)
 
 
 class BundleJobRow(Base):

@@ -33,6 +33,7 @@ from warpsmith.kernels_db.store.tables import (
     PoolRow,
     ReverificationRow,
     SearchRow,
+    TryRow,
 )
 from warpsmith.kernels_db.store.teams import may_read
 from warpsmith.service.api.auth import LOCAL, Caller, Scope
@@ -65,6 +66,8 @@ RULES: Mapping[str, Scope | None] = {
             "get_source",
             "get_report",
             "get_profile",
+            "list_tries",
+            "get_try",
             "list_pools",
             "get_pool",
             "list_imports",
@@ -104,6 +107,7 @@ RULES: Mapping[str, Scope | None] = {
             "ban_node",
             "unban_node",
             "request_profile",
+            "create_try",
             "create_bundle",
             "settle_unjudged",
             "drop_bundle",
@@ -145,6 +149,7 @@ OWNERS: Mapping[str, Callable[[str], Select[Any]]] = {
     "import_id": lambda row_id: select(ImportRow.team).where(ImportRow.id == row_id),
     "node_id": _of_search(NodeRow),
     "ask_id": _of_search(AskRow),
+    "try_id": _of_search(TryRow),
     "bundle_id": lambda row_id: (
         select(SearchRow.team)
         .join(BundleJobRow, BundleJobRow.search_id == SearchRow.id)
@@ -174,6 +179,7 @@ UNKNOWN: Mapping[str, Callable[[str], NotFound]] = {
     "import_id": lambda row_id: make_unknown(ImportRow, row_id, "import"),
     "node_id": lambda row_id: make_unknown(NodeRow, row_id, "node"),
     "ask_id": lambda row_id: make_unknown(AskRow, row_id, "ask"),
+    "try_id": lambda row_id: make_unknown(TryRow, row_id, "try"),
     "bundle_id": make_unknown_bundle,
     "kernel_id": lambda row_id: make_unknown(KernelRow, row_id, "kernel"),
     "reverification_id": lambda row_id: make_unknown(ReverificationRow, row_id, "reverification"),

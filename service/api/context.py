@@ -26,6 +26,7 @@ from warpsmith.kernels_db.store.tables import (
     PoolRow,
     ReverificationRow,
     SearchRow,
+    TryRow,
 )
 from warpsmith.service.api import auth
 from warpsmith.service.api.metrics import Metrics
@@ -48,6 +49,7 @@ PREFIXES: dict[type[Base], str] = {
     PoolRow: "pl",
     ReverificationRow: "rv",
     SearchRow: "sr",
+    TryRow: "ty",
 }
 """Prefixes of the ids of rows that have routes."""
 

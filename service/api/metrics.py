@@ -20,7 +20,15 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store import tallies
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, ImportRow, ProfileRow, ReverificationRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import (
+    AttemptRow,
+    ImportRow,
+    ProfileRow,
+    ReverificationRow,
+    SearchRow,
+    TryRow,
+    WorkerRow,
+)
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -137,7 +145,7 @@ def _measure_queues(session: Session, now: float, alive_since: float) -> dict[st
     queues = defaultdict(_Queue, {name: _Queue() for name in known})
     for kind, target, *measured in session.execute(_steps(now)):
         queues[MODEL_QUEUE if kind in MODEL_KINDS else judge_queue(target)].add(*measured)
-    for query in (_profiles(now), _reverifications()):
+    for query in (_profiles(now), _tries(), _reverifications()):
         for target, *measured in session.execute(query):
             queues[judge_queue(target)].add(*measured)
     for _, *measured in session.execute(_imports()):
@@ -171,6 +179,19 @@ def _profiles(now: float) -> Select[Any]:
         select(SearchRow.target, *_sums(waiting, running, never, never), _oldest(waiting, ProfileRow.created_at))
         .join(SearchRow, SearchRow.id == ProfileRow.search_id)
         .where(ProfileRow.state.in_(("pending", "running")))
+        .group_by(SearchRow.target)
+    )
+
+
+def _tries() -> Select[Any]:
+    """Select the tries of candidates by target."""
+    waiting, running = TryRow.state == "pending", TryRow.state == "running"
+    retried = or_(and_(waiting, TryRow.tries > 0), and_(running, TryRow.tries > 1))
+    sums = _sums(waiting, running, retried, TryRow.id.is_(None))
+    return (
+        select(SearchRow.target, *sums, _oldest(waiting, TryRow.created_at))
+        .join(SearchRow, SearchRow.id == TryRow.search_id)
+        .where(or_(waiting, running))
         .group_by(SearchRow.target)
     )
 

@@ -52,6 +52,11 @@ class Outbox:
         """Hand over the message of an import."""
         self._put([message], lambda: dispatch.send_imports(self._app, [message]) == 1)
 
+    def send_tries(self, messages: Iterable[dispatch.Message]) -> None:
+        """Hand over the messages of tries."""
+        found = list(messages)
+        self._put(found, lambda: dispatch.send_tries(self._app, found) == len(found))
+
     def send_profile(self, profile_id: str, queue_name: str) -> None:
         """Hand over the announcement of a requested profile."""
         self._put([profile_id], lambda: dispatch.send_profile(self._app, profile_id, queue_name))

@@ -143,8 +143,8 @@ def check_verdict(verdict: Verdict) -> None:
     _check_names(Verdict, cast("dict[str, Any]", verdict), "verdict.")
     if BY_THE_SERVICE in verdict:
         raise BrokenDocument("verdict.bundle", "a provenance", "none: the service writes it")
-    if verdict["level"] == "profile":
-        raise BrokenDocument("verdict.level", "profile", f"one of {', '.join(get_args(Level)[:3])}")
+    if verdict["level"] in ("profile", "compile"):
+        raise BrokenDocument("verdict.level", verdict["level"], f"one of {', '.join(get_args(Level)[:3])}")
     check(_Compile | None, verdict["compile"], "verdict.compile")
     check(_Device, verdict["device"], "verdict.device")
     check(_Sandbox, verdict["sandbox"], "verdict.sandbox")

@@ -39,6 +39,8 @@ COMMANDS = {
     "unban": "steer.unban",
     "budget": "steer.budget",
     "branch": "steer.branch",
+    "node": "tries.node",
+    "try": "tries.try_file",
     "profile": "profiles.profile",
     "apply": "models.apply",
     "ablate": "models.ablate",

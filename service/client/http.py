@@ -45,6 +45,7 @@ from warpsmith.service.documents.searches import (
     StoryDocument,
 )
 from warpsmith.service.documents.system import DrainedWorkers, Health, Ready, WorkerDocument
+from warpsmith.service.documents.tries import TryDocument
 from warpsmith.workers.search.tree import ENDED
 
 TIMEOUT_S = 30.0
@@ -206,6 +207,15 @@ class Client:
     def profile(self, node_id: str, *, trace: bool = False) -> ProfileDocument:
         """Fetch the node's latest profile, finished or not."""
         return self._get(f"/v1/nodes/{_check_id(node_id)}/profile", ProfileDocument, {"trace": trace})
+
+    def create_try(self, node_id: str, source: str, level: str, asked_by: str | None = None) -> TryDocument:
+        """Have a candidate tried for a node."""
+        body = {"source": source, "level": level} | ({"asked_by": asked_by} if asked_by else {})
+        return TryDocument.model_validate(self._send("POST", f"/v1/nodes/{_check_id(node_id)}/tries", json=body))
+
+    def get_try(self, try_id: str) -> TryDocument:
+        """Fetch a try, ended or not."""
+        return self._get(f"/v1/tries/{_check_id(try_id)}", TryDocument)
 
     def import_pool(self, content: bytes, told: Callable[[ImportDocument], None] | None = None) -> PoolDocument:
         """Store a pool (JSON lines) and return it once a worker has read it; the same pool is stored once.

@@ -129,6 +129,13 @@ def _describe_unjudged(event: EventDocument, title: str) -> str:
     return f"  #{event.payload.get('seq')} not judged by its bundle's host: {_format_title(title, None)}: {reason}"
 
 
+def _describe_try(event: EventDocument, title: str) -> str:
+    payload = event.payload
+    score = f" {float(payload['score']):.2f}x" if payload.get("score") else ""
+    outcome = f"{payload.get('level')} {payload.get('verdict') or 'without a verdict'}{score}"
+    return f"  #{payload.get('seq')} tried: {outcome}: {_format_title(title, None)}"
+
+
 def _describe_bundle(event: EventDocument, _: str) -> str:
     payload = event.payload
     done = "left in" if event.type == "bundle.created" else "returned from"
@@ -148,6 +155,7 @@ _DESCRIBERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "node.unpinned": _describe_mark,
     "node.banned": _describe_mark,
     "node.unbanned": _describe_mark,
+    "node.tried": _describe_try,
     "budget.changed": _describe_budget,
     "attempt.deferred": _describe_deferral,
     "attempt.expired": _describe_expiry,

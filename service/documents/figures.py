@@ -50,6 +50,8 @@ def format_limits(budget: Mapping[str, Any]) -> str:
         parts.append(f"{format_duration(budget['wall_clock_s'])} of running time")
     if budget.get("gpu_seconds") is not None:
         parts.append(f"{format_duration(budget['gpu_seconds'])} on the device")
+    if budget.get("try_seconds") is not None:
+        parts.append(f"{format_duration(budget['try_seconds'])} on the device for tries")
     return ", ".join(parts) or "the limits of its policy alone"
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from warpsmith.service.documents.searches import SearchState
+from warpsmith.service.documents.tries import TrySummary
 
 
 class NodeSummary(BaseModel):
@@ -132,6 +133,7 @@ class NodeDocument(NodeSummary):
     cost: NodeCost
     verdicts: list[VerdictRecord]
     attempts: list[AttemptDocument]
+    tries: list[TrySummary] = Field(description="Candidates that were tried for it, the latest, oldest first")
     model_calls: list[ModelCallDocument]
 
 

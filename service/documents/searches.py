@@ -20,6 +20,7 @@ class Spend(BaseModel):
     cost_usd: float | None = Field(description="null where the price of some call is not known: unknown is not free")
     wall_clock_s: float = Field(description="Running time; pauses left out")
     gpu_seconds: float = Field(0.0, description="Seconds for which the judge held the device")
+    try_seconds: float = Field(0.0, description="Beside these, seconds for which it held the device for tries")
 
 
 class ForecastDocument(BaseModel):

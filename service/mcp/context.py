@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
+from warpsmith.service.local.judging import KeptJudge
 
 caller_key: ContextVar[str | None] = ContextVar("caller_key", default=None)
 """The API key of an HTTP caller, for the length of the call."""
@@ -21,13 +21,13 @@ class Desk:
 
     url: finds the service for every call: it may be started later, or again on another port. key: the API key of a
     server for one agent alone; None where every caller sends their own. exports: the directory below which packages
-    may be written; None: anywhere. judging: held while the judge runs, so that it takes one candidate at a time.
+    may be written; None: anywhere. judge: of this machine, kept between calls; it takes one candidate at a time.
     """
 
     url: Callable[[], str]
     key: str | None = None
     exports: Path | None = None
-    judging: threading.Lock = field(default_factory=threading.Lock)
+    judge: KeptJudge = field(default_factory=KeptJudge)
 
     def client(self) -> Client:
         """Make a client of the service for one call, to be used as a context manager."""

@@ -1,8 +1,9 @@
 """The tool that judges a single candidate.
 
-The service judges the candidates of its searches and has no route for a single one, so this runs the judge on the
-host of the MCP server, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time. For
-another host's target it could compile at most; an agent might take that for a verdict, so it is refused.
+The service judges candidates of its searches, and tries for their nodes (`search_tools`). This runs the judge on the
+host of the MCP server, outside of any search, as `warpsmith judge` does: sandboxed, with its own processes, one
+candidate at a time. For another host's target it can compile at most; an agent might take that for a verdict, so only
+level compile does it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.documents.workloads import read_workload_times
-from warpsmith.service.local.judging import judge_once
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
@@ -62,28 +62,30 @@ class Judging:
             Field(description="cpu, cuda:sm_90 ...; by default the CPU for cpp and python, else the first GPU here"),
         ] = None,
         level: Annotated[
-            Literal["screen", "verify"],
-            Field(description="screen: the bench workloads, a short timing. verify: everything, as for a winner"),
+            Literal["compile", "screen", "verify"],
+            Field(
+                description="compile: gate and compilers alone, in seconds. screen: the bench workloads, a short "
+                "timing. verify: everything, as for a winner"
+            ),
         ] = "screen",
     ) -> JudgeReport:
         """Compile, check against PyTorch and time one candidate, outside of any search.
 
         It runs on the host of this MCP server, not on the service's judge workers: a target whose device that host does
-        not have is refused, and times are those of its device. It runs in a sandbox and takes from some seconds to
-        minutes; one candidate at a time. Use it to try an idea before you answer an ask with it: answers count against
-        a search's budget, this does not."""
+        not have is refused, except at level compile, and times are those of its device. It runs in a sandbox and takes
+        from some seconds to minutes; one candidate at a time. For an ask of a search, try_candidate judges on the
+        search's own device."""
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
         candidate = read_candidate(spec, source, language)
         wanted = str(choose_target(target, candidate.language))
-        if wanted not in (here := list_own_targets()):
+        if level != "compile" and wanted not in (here := list_own_targets()):
             misuse("target", wanted, f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
         place = choose_place(wanted, candidate.language)
         limits = limits_of(ServiceSettings())
         job = candidate_job(spec, candidate, place, level=level, workloads=None, limits=limits)
-        with self._desk.judging:
-            verdict = judge_once(job)
+        verdict = self._desk.judge.judge(job)
         workloads = [resolve_workload(spec, each) for each in spec.workloads_for(place.target)]
         good = GOOD if tier_of(candidate.language) == "gated" else FREE
         return JudgeReport(
@@ -101,5 +103,14 @@ class Judging:
             workloads=read_workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
             sandbox=str(verdict["sandbox"].get("level", "none")),
             note=place.shortfall,
-            next=good if verdict["verdict"] == "accepted" else "The feedback says what to change.",
+            next=_advise(verdict["verdict"], level, good),
         )
+
+
+def _advise(word: str, level: str, good: str) -> str:
+    """Say what to do next."""
+    if word == "accepted":
+        return good
+    if level == "compile" and word == "ambiguous":
+        return "It compiles: judge it at level screen, or try_candidate, before you rely on it."
+    return "The feedback says what to change."

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from warpsmith.service.documents.asks import AskState, AskSummary
 from warpsmith.service.documents.kernels import KernelSummary
 from warpsmith.service.documents.ops import OpSummary
+from warpsmith.service.documents.profiles import ProfileRowDocument
 from warpsmith.service.documents.searches import BadField, SearchState
 from warpsmith.service.documents.workloads import WorkloadTimes
 
@@ -92,6 +93,30 @@ class Answered(BaseModel):
     search_id: str
     node_id: str
     state: AskState
+    compiled: TryReport | None = Field(
+        None, description="Of code: what gate and compiler say, where a judge of the target is up"
+    )
+    next: str
+
+
+class TryReport(BaseModel):
+    """A candidate that was tried for a node, and what the judge found."""
+
+    id: str
+    node_id: str
+    level: str
+    state: str = Field(description="done; failed: without a verdict, as reason says; pending, running: not ended yet")
+    verdict: str | None = Field(description="ambiguous at level compile and profile, which decide nothing")
+    gate: str | None
+    reason: str | None
+    score: float | None = Field(description="Speed-up over the fastest baseline")
+    feedback: str | None = Field(description="What the judge found, registers, spills and occupancy included")
+    workloads: list[WorkloadTimes]
+    profile: list[ProfileRowDocument] = Field(description="At level profile, as the candidate's process reports it")
+    device_s: float
+    seconds: dict[str, float] = Field(description="What each gate took")
+    spent_s: float = Field(description="Device seconds that tries of the search have held")
+    limit_s: float = Field(description="Device seconds that they may hold")
     next: str
 
 

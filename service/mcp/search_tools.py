@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from warpsmith.service.client.trying import ENDS, await_try, try_reply
+from warpsmith.service.documents.tries import TryDocument
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.read_tools import SearchId, advise, summarise_progress
-from warpsmith.service.mcp.results import Answered, AskPrompt, Asks, Submitted
+from warpsmith.service.mcp.results import Answered, AskPrompt, Asks, Submitted, TryReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 LONGEST_WAIT_S = 60.0
+LONGEST_COMPILE_S = 15.0
+"""Seconds that an answer waits for the compiler's word on its code."""
+
 POLL_S = 0.5
 
 AskId = Annotated[str, Field(min_length=1, max_length=32, description="An ask's id, `ak_...`")]
@@ -42,7 +47,7 @@ class Answering:
             dict[str, Any] | None,
             Field(
                 description="Limits, each optional: candidates, model_calls, tokens, cost_usd, wall_clock_s, "
-                'gpu_seconds; for example {"candidates": 12}'
+                'gpu_seconds, try_seconds; for example {"candidates": 12}'
             ),
         ] = None,
         policy: Annotated[
@@ -141,16 +146,73 @@ class Answering:
     ) -> Answered:
         """Answer an ask. The first answer counts; the same one again is no error.
 
-        A reply that cannot be read is asked for again, as a new ask that says what was wrong. The judge compiles,
-        checks and times the code of an answer: list_asks with wait_s waits for the next ask, and read_node shows the
+        A reply that cannot be read is asked for again, as a new ask that says what was wrong. Of code, `compiled` says
+        within seconds what gate and compiler find. The judge compiles, checks and times the code of an answer:
+        list_asks with wait_s waits for the next ask, and read_node shows the
         verdict."""
         with self._desk.client() as client:
             ask = client.answer(ask_id, reply, answered_by)
+            compiled = try_reply(client, ask, reply, LONGEST_COMPILE_S)
         return Answered(
             ask_id=ask.id,
             search_id=ask.search_id,
             node_id=ask.node_id,
             state=ask.state,
+            compiled=None if compiled is None else report_try(compiled),
             next=f"list_asks(search_id={ask.search_id!r}, wait_s=60) for the next ask; "
             f"read_node(node_id={ask.node_id!r}) for the verdict once it is judged.",
         )
+
+    def try_candidate(
+        self,
+        node_id: Annotated[
+            str, Field(min_length=1, max_length=32, description="The node of the ask: its `node_id`, `nd_...`")
+        ],
+        source: Annotated[
+            str, Field(min_length=1, max_length=1_000_000, description="The candidate: one Python file, whole")
+        ],
+        level: Annotated[
+            Literal["compile", "screen", "profile"],
+            Field(
+                description="compile: gate and compilers, which take no device seconds. screen: checked against "
+                "PyTorch and timed on the bench workloads. profile: where the time goes, unchecked"
+            ),
+        ] = "screen",
+        wait_s: Annotated[
+            float, Field(ge=0, le=600, description="Wait so many seconds for the verdict; read_try waits on")
+        ] = 120.0,
+        asked_by: Annotated[
+            str, Field(min_length=1, max_length=128, description="Your name or model; kept with the try")
+        ] = "an agent over MCP",
+    ) -> TryReport:
+        """Have a candidate judged on a device that the service reaches, before you answer its ask.
+
+        Do it as often as the device seconds for tries of the search allow (`spent_s` of `limit_s`): write, try, read
+        the feedback, write again, and answer with the best. Nothing of the tree changes and no candidate of the budget
+        is counted; the tries stay with the node as its history."""
+        with self._desk.client() as client:
+            asked = client.create_try(node_id, source, level, asked_by)
+            return report_try(await_try(client, asked.id, wait_s))
+
+    def read_try(
+        self,
+        try_id: Annotated[str, Field(min_length=1, max_length=32, description="A try's id, `ty_...`")],
+        wait_s: Annotated[float, Field(ge=0, le=600, description="Wait so many seconds for the verdict")] = 120.0,
+    ) -> TryReport:
+        """Read what came of a candidate that was tried, once it has ended or after wait_s seconds."""
+        with self._desk.client() as client:
+            return report_try(await_try(client, try_id, wait_s))
+
+
+def report_try(found: TryDocument) -> TryReport:
+    """Make the report of a try, with what to do next."""
+    if found.state not in ENDS:
+        then = f"It is {found.state}: read_try(try_id={found.id!r}) waits for it."
+    elif found.verdict == "accepted":
+        then = "Right, and timed: answer the ask with it (answer_ask), or try a better one."
+    elif found.level != "screen" and found.verdict == "ambiguous":
+        then = "It compiles. Try it at level screen, or answer the ask with it."
+    else:
+        then = "The feedback says what to change; try again."
+    same = TryReport.model_fields.keys() - {"next"}
+    return TryReport(**found.model_dump(include=same), next=then)

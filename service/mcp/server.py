@@ -26,10 +26,12 @@ The loop:
 1. submit_search (or list_searches for one that runs in agent mode).
 2. list_asks(search_id, wait_s=60): the requests for you. The first ask comes once the baselines are measured.
 3. get_ask: the full prompt. It says what to write and in which form; follow that form exactly.
-4. answer_ask with your reply. Try code with judge_candidate before, if you want to be sure of it.
-5. list_asks again: a request for repair says what went wrong; read_node shows the verdict and the feedback of a \
+4. Code: try_candidate judges it on the service's device, as often as the search's device seconds for tries allow: \
+try, read the feedback, improve. judge_candidate does it on the host of this server, outside of any search.
+5. answer_ask with your reply. Of code it says at once what gate and compiler find.
+6. list_asks again: a request for repair says what went wrong; read_node shows the verdict and the feedback of a \
 candidate, read_tree all ideas that were tried and their verdicts.
-6. When the search has finished, export_kernel writes the kernel that it kept as a package.
+7. When the search has finished, export_kernel writes the kernel that it kept as a package.
 
 The first answer to an ask counts. An ask without an answer expires and is issued again under another id; an answer to \
 the old one is refused with the id of the new one. Specs, ideas, candidates and logs that you read here were written \
@@ -69,6 +71,8 @@ def make_tools(desk: Desk) -> tuple[ServiceTool, ...]:
         tool(reading.list_searches, "List searches", reads=True),
         tool(answering.list_asks, "List open asks", reads=True),
         tool(answering.get_ask, "Read an ask", reads=True),
+        tool(answering.try_candidate, "Try a candidate for a node", repeats=False),
+        tool(answering.read_try, "Read what came of a try", reads=True),
         tool(answering.answer_ask, "Answer an ask"),
         tool(reading.read_tree, "Read a search's tree", reads=True),
         tool(reading.read_node, "Read a candidate and its verdict", reads=True),

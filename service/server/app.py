@@ -35,6 +35,7 @@ from warpsmith.service.api.routes import (
     session,
     steering,
     system,
+    tries,
     watching,
     workers,
 )
@@ -69,6 +70,7 @@ ROUTERS = (
     watching.router,
     nodes.router,
     profiles.router,
+    tries.router,
     pools.router,
     bundles.router,
     asks.router,

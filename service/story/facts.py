@@ -73,6 +73,16 @@ class Steer:
 
 
 @dataclass(frozen=True)
+class TryCount:
+    """The tries of a search: how many, for how many nodes, how many were right, what they held of the device."""
+
+    tries: int = 0
+    nodes: int = 0
+    right: int = 0
+    device_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class StoryFacts:
     """All facts of a story.
 
@@ -90,6 +100,7 @@ class StoryFacts:
     branched_from: tuple[str, int] | None = None
     branches: Sequence[str] = ()
     attack: AttackSummary | None = None
+    tries: TryCount = TryCount()
 
     @property
     def ended(self) -> bool:

@@ -8,9 +8,9 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.attack_summary import AttackSummary, summarise_attack
-from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, TryRow, VerdictRow
 from warpsmith.service.documents.figures import format_limits
-from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
+from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode, TryCount
 from warpsmith.service.views import searches
 
 STEERS = (
@@ -40,6 +40,7 @@ def gather(session: Session, search: SearchRow, alive_after_s: float) -> StoryFa
         branched_from=_find_origin(session, search),
         branches=_list_branches(session, search.id),
         attack=_read_attack(session, search.best_node_id),
+        tries=_count_tries(session, search),
     )
 
 
@@ -109,6 +110,16 @@ def _read_nodes(session: Session, search_id: str, failures: dict[str, str]) -> l
 
 def _read_word(idea: dict[str, Any], name: str) -> str | None:
     return str(idea[name]) if idea.get(name) else None
+
+
+def _count_tries(session: Session, search: SearchRow) -> TryCount:
+    """Count what was tried for nodes before they were answered; a check of the compiler alone is none."""
+    right = func.sum(case((TryRow.verdict == "accepted", 1), else_=0))
+    query = select(func.count(), func.count(TryRow.node_id.distinct()), func.coalesce(right, 0))
+    tries, nodes, accepted = session.execute(
+        query.where(TryRow.search_id == search.id, TryRow.level != "compile")
+    ).one()
+    return TryCount(tries, nodes, accepted, search.try_seconds)
 
 
 def _read_attack(session: Session, node_id: str | None) -> AttackSummary | None:

@@ -84,6 +84,11 @@ def tell_attempts(facts: StoryFacts) -> Section | None:
         paragraph = f"{count(coded, 'candidate')} in {count(played, 'round')}, written without ideas in prose."
     if (judged := facts.search.spend.candidates) != coded:
         paragraph += f" The budget counts {judged}: each candidate and each repair that was judged, and no duplicate."
+    if (tried := facts.tries).tries:
+        paragraph += (
+            f" {count(tried.tries, 'try', 'tries')} before answers, for {count(tried.nodes, 'node')}: {tried.right} "
+            f"right, {format_span(tried.device_s)} on the device."
+        )
     size = math.ceil(len(rounds) / MOST_ROUNDS)
     groups = [rounds[start : start + size] for start in range(0, len(rounds), size)]
     return Section("What was tried", paragraph, tuple(_describe_rounds(facts, group) for group in groups))

@@ -19,6 +19,7 @@ from warpsmith.service.documents.nodes import (
 )
 from warpsmith.service.views.kernels import find_kernel
 from warpsmith.service.views.rows import make_document, make_interval, read_title
+from warpsmith.service.views.tries import list_tries_of_node
 
 REFERENCED = (
     NodeRow.id,
@@ -120,6 +121,7 @@ def make_node_document(session: Session, row: NodeRow, best_id: str | None) -> N
         cost=sum_cost(documents, model_calls),
         verdicts=documents,
         attempts=[make_document(AttemptDocument, attempt) for attempt in attempts],
+        tries=list_tries_of_node(session, row.id),
         model_calls=model_calls,
     )
 

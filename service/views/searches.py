@@ -129,6 +129,7 @@ def sum_spend(row: SearchRow, now: float) -> Spend:
         cost_usd=None if row.unpriced_calls else row.cost_usd,
         wall_clock_s=round(row.active_s + running, 3),
         gpu_seconds=round(row.gpu_seconds, 3),
+        try_seconds=round(row.try_seconds, 3),
     )
 
 

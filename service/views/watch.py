@@ -17,6 +17,7 @@ from warpsmith.service.documents.searches import SearchState, WaitingFor
 from warpsmith.service.views.rows import make_interval
 from warpsmith.service.views.searches import sum_spend
 from warpsmith.service.views.waiting import list_waiting
+from warpsmith.workers.steps.trying import seconds_of_tries
 
 GATES = get_args(Gate)
 JUDGED = ("node.judged", "node.verified")
@@ -109,7 +110,7 @@ class GateCount(BaseModel):
 class Cap(BaseModel):
     """The use of one limit."""
 
-    name: str = Field(description="candidates, model_calls, tokens, cost_usd, wall_clock_s or gpu_seconds")
+    name: str = Field(description="candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds or try_seconds")
     used: float | None = Field(description="null where it is not known")
     limit: float | None = Field(description="null where there is none")
     fraction: float | None = Field(description="Used of the limit; above 1 where steps under way went beyond it")
@@ -302,7 +303,7 @@ def _count_gates(session: Session, search: SearchRow) -> list[GateCount]:
 def _list_caps(search: SearchRow, now: float) -> list[Cap]:
     found = []
     for name, used in sum_spend(search, now).model_dump().items():
-        limit = search.budget.get(name)
+        limit = seconds_of_tries(search)[1] if name == "try_seconds" else search.budget.get(name)
         fraction = used / limit if limit and used is not None else None
         found.append(Cap(name=name, used=used, limit=limit, fraction=fraction))
     return found

@@ -9,11 +9,19 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AttemptRow, ImportRow, ProfileRow, ReverificationRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import (
+    AttemptRow,
+    ImportRow,
+    ProfileRow,
+    ReverificationRow,
+    SearchRow,
+    TryRow,
+    WorkerRow,
+)
 from warpsmith.kernels_db.store.teams import is_readable
 from warpsmith.service.documents.system import WorkerDevice, WorkerDocument, WorkerStep
 
-HELD = (AttemptRow, ImportRow, ProfileRow, ReverificationRow)
+HELD = (AttemptRow, ImportRow, ProfileRow, ReverificationRow, TryRow)
 """What a worker may have in hand."""
 
 

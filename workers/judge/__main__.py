@@ -3,7 +3,8 @@
 Each has its job's id, in the order in which they are ready; diagnostics go to standard error. Ends at end of input,
 when every job is answered; with status 75 where the jobs that were not answered should be sent to a fresh judge.
 
-`--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
+`--die-with-parent PID`: be killed when the thread of process PID that started this one ends. `--compilers`: start what
+compiles for GPUs at once, beside everything else that starts, because the first job needs it.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}, and one that this host cannot judge now {"id", "unfit": {"part": "disk" | "device",
@@ -95,6 +96,7 @@ def main() -> int:
     arguments.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="bundles by `warpsmith bundle`")
     arguments.add_argument("--job-timeout", type=_seconds, metavar="S", help="seconds for a job of a bundle (600)")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
+    arguments.add_argument("--compilers", action="store_true")
     given = arguments.parse_args()
     if given.directories:
         return _judge_bundles(given.directories, given.job_timeout)
@@ -111,12 +113,13 @@ def main() -> int:
     door = os.dup(1)
     os.dup2(2, 1)  # whatever prints, the door carries verdicts alone
     with tempfile.TemporaryDirectory(prefix="warpsmith-judge-") as scratch:
-        return _serve(door, Path(scratch))
+        return _serve(door, Path(scratch), compilers=given.compilers)
 
 
-def _serve(door: int, scratch: Path) -> int:
+def _serve(door: int, scratch: Path, *, compilers: bool) -> int:
     # Imported late: what `main` has done must come before anything slow. The fork server imports torch while this
-    # process does.
+    # process does, and so does the compile server.
+    from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
     from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
@@ -124,6 +127,8 @@ def _serve(door: int, scratch: Path) -> int:
     server = ForkServer(cores, scratch)
     try:
         server.start()
+        if compilers:
+            compile_service.start()
         return _judge_jobs(door, scratch, cores, server)
     except KeyboardInterrupt:
         return 130

@@ -129,7 +129,7 @@ class Judge:
             language: "cpp", "triton", "cuda" or "python"; read from the imports where None. Name it where a model wrote
                 the source: a file that cannot be read is then rejected, and no error here.
             level: "screen" (bench workloads, a short timing), "verify" (everything, for a kernel that is kept) or
-                "profile" (a table of where the time goes; checks nothing).
+                "profile" (a table of where the time goes; checks nothing) or "compile" (the gate and the compilers).
             workloads: ids of the workloads to judge on; by default those that the level takes.
             target: in place of the judge's.
             timeout: seconds from when the judge turns to this candidate, to about a second. Its own start (seconds) and

@@ -43,7 +43,7 @@ class Judgement:
 
     @property
     def accepted(self) -> bool:
-        """Whether the candidate was checked and timed, and stood; never after a profile, which checks nothing."""
+        """Whether the candidate was checked and timed, and stood; never after a profile or a compilation."""
         return self.verdict == "accepted" and self.level in ("screen", "verify")
 
     @property

@@ -150,6 +150,6 @@ def _choose_workloads(
         raise SpecError("workloads", names, "a list of ids")
     if names:
         return [op.workload(place.target, name) for name in names]
-    if place.shortfall is not None and candidate.language == "triton" and level == "screen":
+    if place.shortfall is not None and candidate.language == "triton" and level in ("screen", "compile"):
         return [item for item in op.workloads_for(place.target) if item.role != "holdout"]
     return None

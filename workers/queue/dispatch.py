@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from warpsmith.workers import log, tracing
-from warpsmith.workers.queue_names import IMPORT_TASK, PROFILE_TASK, REVERIFY_TASK, task_of
+from warpsmith.workers.queue_names import IMPORT_TASK, PROFILE_TASK, REVERIFY_TASK, TRY_TASK, task_of
 
 logger = log.get(__name__)
 
@@ -44,6 +44,11 @@ def send_reverifications(app: Celery, messages: Iterable[Message]) -> int:
 def send_imports(app: Celery, messages: Iterable[Message]) -> int:
     """Send the messages of imports, with their ids in place of an attempt's."""
     return _send_all(app, ((IMPORT_TASK, message) for message in messages))
+
+
+def send_tries(app: Celery, messages: Iterable[Message]) -> int:
+    """Send the messages of tries, with their ids in place of an attempt's."""
+    return _send_all(app, ((TRY_TASK, message) for message in messages))
 
 
 def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:

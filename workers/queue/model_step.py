@@ -209,6 +209,8 @@ def request_context(work: Work) -> requests.RequestContext:
         baselines=work.baselines,
         parent=_facts(work.parent),
         best=_facts(work.best),
+        other=_facts(work.other),
+        leads_on=work.leads_on,
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,

@@ -1,9 +1,9 @@
 """`python -m warpsmith.workers.queue.reconciler`: brings back steps that crashes lost.
 
-Every round it returns expired leases to the queue, sends again the messages of steps, re-verifications and imports that
-stay pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log and
-imports that ended long ago, and prunes old searches. It holds no state, so it may be killed and started again at any
-moment, and two of them do no harm.
+Every round it returns expired leases to the queue, sends again the messages of steps, tries, re-verifications and
+imports that stay pending, and advances searches that make no progress. Every hour it deletes old entries of the audit
+log and imports that ended long ago, and prunes old searches. It holds no state, so it may be killed and started again
+at any moment, and two of them do no harm.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings, get_settings
+from warpsmith.workers.steps import trying
 from warpsmith.workers.steps.pruning import MOST_SEARCHES
 
 LONGEST_DELAY_S = 30.0
@@ -88,6 +89,8 @@ class Reconciler:
         again = reverification.reconcile(self._db, self._db.now(), self._settings)
         sent += dispatch.send_reverifications(self._app, again)
         sent += dispatch.send_imports(self._app, imports.reconcile(self._db, self._db.now(), self._settings))
+        lost = trying.reconcile_tries(self._db, self._db.now(), self._settings)
+        sent += dispatch.send_tries(self._app, lost)
         if sent:
             logger.info("steps were sent again", steps=sent)
         with self._db.reading() as session:

@@ -30,6 +30,7 @@ from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 from warpsmith.workers.queue.reverification_task import perform_reverification
+from warpsmith.workers.queue.try_task import perform_try
 from warpsmith.workers.queue_names import (
     DUE_TASK,
     IMPORT_TASK,
@@ -37,6 +38,7 @@ from warpsmith.workers.queue_names import (
     MODEL_TASK,
     PROFILE_TASK,
     REVERIFY_TASK,
+    TRY_TASK,
     judge_queue,
 )
 from warpsmith.workers.steps import Work
@@ -240,6 +242,18 @@ def import_upload(row_id: str) -> None:
     dispatch.send_imports(app, following)
 
 
+def try_candidate(try_id: str) -> None:
+    """Judge a candidate that was tried for a node."""
+    if not names_row(try_id):
+        return
+    here = process.current()
+    try:
+        check_fitness(here)
+        perform_try(here, try_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; it will be tried again", error=str(error).splitlines()[0])
+
+
 def reverify_due() -> None:
     """Ask for re-verifications of a few kernels that are due.
 
@@ -275,6 +289,7 @@ for _name, _do_task in (
     (PROFILE_TASK, profile),
     (REVERIFY_TASK, reverify),
     (IMPORT_TASK, import_upload),
+    (TRY_TASK, try_candidate),
     (DUE_TASK, reverify_due),
 ):
     app.task(_traced(_name, _do_task), name=_name, shared=False)

@@ -18,6 +18,12 @@ LARGEST_AMOUNT = 1e9
 
 COUNTS = ("candidates", "model_calls", "tokens")
 
+TRY_SECONDS = 300.0
+"""Device seconds that the tries of a search may hold where its budget names no other limit."""
+
+ENDS_NOTHING = ("try_seconds",)
+"""Limits that refuse what they limit, and end no search."""
+
 
 def parse_budget(document: object) -> Budget:
     """Read a budget from its document, for example `{"candidates": 40, "cost_usd": 2.5}`.
@@ -43,6 +49,11 @@ def budget_document(budget: Budget) -> dict[str, int | float]:
     return {name: value for name, value in asdict(budget).items() if value is not None}
 
 
+def try_limit(budget: Budget) -> float:
+    """Return the device seconds that tries may hold."""
+    return TRY_SECONDS if budget.try_seconds is None else budget.try_seconds
+
+
 def _positive(name: str, found: object) -> int | float:
     count = name in COUNTS
     most = LARGEST_COUNT if count else LARGEST_AMOUNT
@@ -56,7 +67,7 @@ def _positive(name: str, found: object) -> int | float:
 
 def exhausted(budget: Budget, spend: Spend) -> str | None:
     """Name the limit that is used up, in words; None while every limit has something left."""
-    for name in (f.name for f in fields(Budget)):
+    for name in (f.name for f in fields(Budget) if f.name not in ENDS_NOTHING):
         limit, used = getattr(budget, name), getattr(spend, name)
         if limit is not None and used >= limit:
             return f"the budget is used up: {name} {used:g} of {limit:g}"

@@ -100,7 +100,8 @@ class Budget:
     """Limits of a search; None means no limit.
 
     Zero and below are refused where the search is created. `gpu_seconds` is the time for which the judge held the
-    device (a GPU, or the CPU's cores) for candidates of this search.
+    device (a GPU, or the CPU's cores) for candidates of this search. `try_seconds` is that for tries (`steps.trying`):
+    it ends no search, and None means its default.
     """
 
     candidates: int | None = None
@@ -109,6 +110,7 @@ class Budget:
     cost_usd: float | None = None
     wall_clock_s: float | None = None
     gpu_seconds: float | None = None
+    try_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Spend:
     cost_usd: float = 0.0
     wall_clock_s: float = 0.0
     gpu_seconds: float = 0.0
+    try_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

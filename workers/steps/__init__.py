@@ -14,6 +14,7 @@ died.
     tell            the answer to an ask; raises AskClosed where the ask is not open
     pause, resume, cancel       raise WrongState where the state forbids it
     label_search    name, tags, notes, archive; delete_search deletes one that has ended, but not the kernels it led to
+    trying          tries of candidates for a node before it is answered: no steps, and nothing of the tree changes
     prune           what only watchers needed, deleted of searches that ended long ago
     reconcile       expired leases back to pending, lost messages again, stalled searches advanced
 

@@ -31,6 +31,7 @@ DETAILS: tuple[EventType, ...] = (
     "node.closed",
     "node.coded",
     "node.created",
+    "node.tried",
     "round.started",
 )
 

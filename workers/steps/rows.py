@@ -161,6 +161,7 @@ def spend(search: SearchRow, now: float) -> Spend:
         cost_usd=search.cost_usd,
         wall_clock_s=search.active_s + running,
         gpu_seconds=search.gpu_seconds,
+        try_seconds=search.try_seconds,
     )
 
 

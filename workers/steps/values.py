@@ -37,6 +37,7 @@ EventType = Literal[
     "node.judged",
     "node.pinned",
     "node.seeded",
+    "node.tried",
     "node.unbanned",
     "node.unpinned",
     "node.verified",
@@ -210,7 +211,8 @@ class Work:
     `asked` (ideate: how often ideas were asked for on this node before), `variants` (code: of how many candidates
     for its idea this is one) and `replies` (those that the step had before it was put off). A judge step has
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
-    of a candidate's steps and of model steps.
+    of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
+    ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     """
 
     attempt_id: str
@@ -235,3 +237,5 @@ class Work:
     replies: int = 0
     known_binaries: Mapping[str, int] = field(default_factory=dict)
     counterexamples: tuple[Counterexample, ...] = ()
+    other: NodeRecord | None = None
+    leads_on: tuple[str, ...] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, case, func, select
@@ -18,6 +20,12 @@ from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Trie
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
 
+SURE_LEAD = 1.05
+"""Ratio of two speed-ups on one workload from which the greater is taken for a lead."""
+
+NAMED = re.compile(r"#(\d{1,6})\b")
+MOST_NAMED = 8
+
 MOST_TIMED = 80
 """Latest accepted candidates whose times by workload and kernels the ledger tells.
 
@@ -32,6 +40,9 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     parent = node if kind == "ideate" else _node(session, node.parent_id) if asks_model else None
     best = _node(session, search.best_node_id) if asks_model else None
     baselines_alone = node.seq == 0 and not asks_model
+    ledger = _ledger(session, search.id) if kind == "ideate" else ()
+    named, leads_on = find_leader(ledger, node.seq) if kind == "ideate" else (_named_in(node), ())
+    other = None if parent is None or parent.seq == 0 else _accepted(session, search.id, named, parent.seq)
     return Work(
         attempt_id=attempt.id,
         search_id=search.id,
@@ -49,13 +60,51 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         parent=None if parent is None or parent.seq == 0 else _measured(session, parent),
         baselines=_latest_verdict(session, NodeRow.search_id == search.id, NodeRow.seq == 0) if asks_model else None,
         best=None if best is None else _measured(session, best),
-        ledger=_ledger(session, search.id) if kind == "ideate" else (),
+        ledger=ledger,
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
         replies=_replies(session, attempt) if asks_model and attempt.deferrals else 0,
         known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
+        other=None if other is None else _measured(session, other),
+        leads_on=() if other is None else leads_on,
     )
+
+
+def find_leader(ledger: Sequence[Tried], seq: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the number of the candidate that adds most to node `seq`, and the bench workloads on which it leads.
+
+    Speed-ups over the fastest baseline are compared, which was timed beside each; a lead counts from SURE_LEAD on. Of
+    several the one with the largest product of leads, then the older. Nothing where `seq` leads everywhere.
+    """
+    own = next(({time.workload: time.speedup for time in tried.times} for tried in ledger if tried.seq == seq), {})
+    best: tuple[float, tuple[int, ...], tuple[str, ...]] = (1.0, (), ())
+    for tried in ledger:
+        leads = {
+            time.workload: time.speedup / own[time.workload]
+            for time in tried.times
+            if tried.verdict == "accepted" and own.get(time.workload, 0.0) > 0.0
+        }
+        sure = {name: lead for name, lead in leads.items() if lead >= SURE_LEAD}
+        if tried.seq != seq and math.prod(sure.values()) > best[0]:
+            best = math.prod(sure.values()), (tried.seq,), tuple(sure)
+    return best[1], best[2]
+
+
+def _named_in(node: NodeRow) -> tuple[int, ...]:
+    """Return the numbers of candidates that the node's idea names, as #7."""
+    text = " ".join(str(value) for value in (node.idea or {}).values())
+    return tuple(dict.fromkeys(int(number) for number in NAMED.findall(text)))[:MOST_NAMED]
+
+
+def _accepted(session: Session, search_id: str, seqs: Sequence[int], parent_seq: int) -> NodeRow | None:
+    """Return the first of these candidates of the search that was accepted, is not banned, and is not the parent."""
+    of_search = (NodeRow.search_id == search_id, NodeRow.seq.in_([seq for seq in seqs if seq not in (0, parent_seq)]))
+    if not seqs:
+        return None
+    found = session.scalars(select(NodeRow).where(*of_search, NodeRow.verdict == "accepted")).all()
+    usable = [one for one in found if one.mark != "banned" and one.source is not None and one.seq > 0]
+    return min(usable, key=lambda one: seqs.index(one.seq), default=None)
 
 
 def level_of(node: NodeRow, attempt: AttemptRow) -> Level:

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.service.cli.commands.tries import print_try
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory
 from warpsmith.service.cli.options import Json, Key, Url
-from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.cli.output import plain, print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.client.http import Client
+from warpsmith.service.client.trying import try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
@@ -73,15 +75,27 @@ def tell_reply(
     ask_id: Annotated[str, typer.Argument(metavar="ASK", help="An ask's id.")],
     reply: Annotated[str, typer.Argument(metavar="FILE", help="The reply as a file; - reads standard input.")],
     answered_by: Annotated[str | None, typer.Option("--by", help="Who answers; kept with the pool.")] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait for the gate's and the compiler's word on code; 0: none.")
+    ] = 15.0,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Answer an ask. The first answer counts; the same one again is no error."""
+    """Answer an ask. The first answer counts; the same one again is no error.
+
+    Code is compiled at once, where a judge of the target is up: what the gate or the compiler refuses is said here.
+    """
     text = _read_reply(reply)
     with connected(url, key) as client:
         document = client.answer(ask_id, text, answered_by)
-    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
+        compiled = try_reply(client, document, text, wait)
+    if as_json:
+        print_json(document.model_dump(mode="json") | {"compiled": None if compiled is None else plain(compiled)})
+        return
+    tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
+    if compiled is not None:
+        print_try(compiled)
 
 
 def format_prompt(document: AskDocument) -> str:

@@ -26,7 +26,7 @@ from warpsmith.workers.judging.candidates import read_candidate
 from warpsmith.workers.judging.submission import LANGUAGES, candidate_job
 from warpsmith.workers.judging.targets import choose_place
 
-LEVELS = ("screen", "verify")
+LEVELS = ("compile", "screen", "verify")
 LONGEST_LOG = 4000
 MOST_KERNELS = 12
 
@@ -46,7 +46,12 @@ def judge(
         typer.Option(help="cpu, cuda:sm_90 ...; where not given the CPU for cpp and python, else the first GPU."),
     ] = None,
     workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be given again.")] = None,
-    level: Annotated[str, typer.Option(help="screen: bench workloads, short timing. verify: everything.")] = "verify",
+    level: Annotated[
+        str,
+        typer.Option(
+            help="compile: gate and compilers alone. screen: bench workloads, short timing. verify: everything."
+        ),
+    ] = "verify",
     language: Annotated[
         str | None, typer.Option(help="cpp, triton or cuda, read from the imports where not given; or python, free.")
     ] = None,
@@ -67,7 +72,7 @@ def judge(
 ) -> None:
     """Compile, check against PyTorch and time one candidate.
 
-    Exit code 0: accepted; 1: not; 2: misuse.
+    Exit code 0: accepted, or at level compile: it compiles; 1: not; 2: misuse.
     """
     spec = load_op(op)
     if level not in LEVELS:
@@ -92,7 +97,8 @@ def judge(
         print_json(verdict)
     else:
         show(verdict)
-    raise typer.Exit(DONE if verdict["verdict"] == "accepted" else FAILED)
+    good = ("accepted", "ambiguous") if level == "compile" else ("accepted",)
+    raise typer.Exit(DONE if verdict["verdict"] in good else FAILED)
 
 
 def show(verdict: Verdict) -> None:

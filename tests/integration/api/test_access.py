@@ -31,6 +31,7 @@ from warpsmith.kernels_db.store.tables import (
     ReverificationRow,
     SearchRow,
     TeamRow,
+    TryRow,
 )
 from warpsmith.service.api import access, auth, sessions
 from warpsmith.service.client.errors import ProblemError
@@ -47,6 +48,7 @@ IDS = {
     "import_id": "im_" + 26 * "0",
     "node_id": "nd_good",
     "ask_id": "ak_0",
+    "try_id": "ty_0",
     "bundle_id": "bn_" + 26 * "0",
     "kernel_id": "kn_0",
     "reverification_id": "rv_0",
@@ -162,6 +164,20 @@ def world(tmp_path: Path) -> Iterator[World]:
         )
         session.add(
             ProfileRow(id="pf_0", search_id="sr_seed", node_id="nd_good", document={}, state="failed", created_at=0.0)
+        )
+        session.add(
+            TryRow(
+                id="ty_0",
+                search_id="sr_seed",
+                node_id="nd_good",
+                level="compile",
+                language="cpp",
+                source="text",
+                device_s=0.0,
+                document={},
+                state="failed",
+                created_at=0.0,
+            )
         )
         attempt = session.get_one(AttemptRow, "at_3")
         attempt.state, attempt.owner = "running", f"bundle:{IDS['bundle_id']}"

@@ -22,6 +22,7 @@ from tests.support.api_support import ADD_RELU, SPEC, application, seed, served,
 from tests.support.fleet import TARGET
 from tests.support.launching import REPOSITORY, command, environment
 from tests.support.steps_support import verdict
+from tests.support.tried import FAST, Here
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.service.api.auth import create_key, revoke_key
@@ -30,6 +31,7 @@ from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.server import make_tools
 from warpsmith.service.mcp.transport import Address, make_security
 from warpsmith.workers import steps
+from warpsmith.workers.queue.try_task import perform_try
 from warpsmith.workers.settings import Settings
 
 CANDIDATE = scenario.candidate(scenario.LOOP)
@@ -221,6 +223,20 @@ def test_a_candidate_is_judged_on_this_machine(place: Place) -> None:
     bad = place.agent.call("judge_candidate", op=scenario.OP, source=scenario.candidate(scenario.WRONG))
     assert (bad["verdict"], bad["gate"]) == ("rejected", "screen")
     assert "must be written on every call" in bad["feedback"]
+
+
+def test_a_candidate_is_tried_for_a_node_before_it_is_answered(place: Place, tmp_path: Path) -> None:
+    with place.db.writing() as session:
+        session.get_one(SearchRow, "sr_seed").state = "running"
+    asked = place.agent.call("try_candidate", node_id="nd_bad", source=CANDIDATE, level="screen", wait_s=0)
+    assert (asked["state"], asked["verdict"], asked["limit_s"]) == ("pending", None, 300)
+    assert f"read_try(try_id={asked['id']!r})" in asked["next"]
+    perform_try(Here(place.db, FAST, tmp_path), asked["id"])
+    found = place.agent.call("read_try", try_id=asked["id"])
+    assert (found["state"], found["verdict"], found["score"], found["spent_s"]) == ("done", "accepted", 2.5, 7.5)
+    assert found["feedback"].startswith("Correct. 2.50 times as fast")
+    refused = place.agent.refused("try_candidate", node_id="nd_none", source=CANDIDATE)
+    assert "nd_none" in refused
 
 
 def test_prompts_are_fetched_as_a_tool_and_as_resources(place: Place) -> None:

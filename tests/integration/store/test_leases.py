@@ -1,4 +1,4 @@
-"""A row's life under a lease: the same for attempts, re-verifications and profiles, on both databases."""
+"""A row's life under a lease: the same for attempts, re-verifications, profiles and tries, on both databases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import ask_profile
 from warpsmith.kernels_db.store.table_base import Leased
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, ReverificationRow
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, ReverificationRow, TryRow
 from warpsmith.workers.reverification import ask
+from warpsmith.workers.steps.trying import ask_try
 
 LEASE_S = 30.0
 
 
-@pytest.fixture(params=[AttemptRow, ReverificationRow, ProfileRow])
+@pytest.fixture(params=[AttemptRow, ReverificationRow, ProfileRow, TryRow])
 def table(request: pytest.FixtureRequest) -> type[Leased]:
     """A kind of row."""
     found: type[Leased] = request.param
@@ -40,7 +41,10 @@ def row_id(db: Database, table: type[Leased]) -> str:
         with db.writing() as session:
             node = session.scalars(select(NodeRow).where(NodeRow.search_id == search_id)).one()
             node.seq, node.source = 1, "text"
-            ask_profile(session, node.id, 1000.0)
+            if table is ProfileRow:
+                ask_profile(session, node.id, 1000.0)
+            else:
+                ask_try(session, node.id, "text", "screen", 1000.0)
     with db.reading() as session:
         return session.scalars(select(table.id).where(table.state == "pending")).one()
 

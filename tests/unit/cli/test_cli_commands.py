@@ -272,7 +272,7 @@ def test_a_machine_without_torch_says_what_to_install(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--level", "fast"], "--level: found 'fast', expected one of screen, verify"),
+        (["--level", "fast"], "--level: found 'fast', expected one of compile, screen, verify"),
         (["--language", "rust"], "--language: found 'rust', expected one of cpp, triton, cuda, python"),
         (["--target", "tpu"], "target: found 'tpu'"),
         (["--workload", "none"], "workload: found 'none', expected one of images"),

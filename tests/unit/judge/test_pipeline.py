@@ -57,6 +57,11 @@ class Notes:
             with self._lock:
                 self.preparing -= 1
 
+    def compiled(self, ready: Ready) -> Verdict | None:
+        if ready.job["level"] != "compile":
+            return None
+        return {"id": ready.job["id"], "verdict": "ambiguous"}  # type: ignore[return-value]  # all that the tests read
+
     def judge(self, ready: Ready) -> Verdict:
         job = ready.job
         self.threads.add(threading.get_ident())
@@ -182,6 +187,27 @@ def test_a_job_that_waits_can_be_taken_back_and_one_that_is_judged_cannot() -> N
     ]
     assert [answer["id"] for answer in said[3:]] == ["first", "third"]
     assert referee.judged == ["first", "third"]
+
+
+def test_a_job_that_only_compiles_is_answered_while_another_holds_the_device() -> None:
+    referee = Notes(Quiet())
+    referee.hold = threading.Event()
+    said: list[dict[str, Any]] = []
+
+    def lines() -> Iterator[str]:
+        assert referee.hold is not None
+        yield line("timed", CUDA)
+        while pipeline._judging != "timed":
+            time.sleep(0.001)
+        yield json.dumps({**json.loads(line("compiled", CUDA)), "level": "compile"})
+        while not said:
+            time.sleep(0.001)
+        referee.hold.set()
+
+    pipeline = Pipeline(referee, said.append, quiet=referee.quiet, width=1, room=8)
+    assert pipeline.run(lines()) == 0
+    assert [answer["id"] for answer in said] == ["compiled", "timed"]
+    assert referee.judged == ["timed"], "the judging thread had nothing to do with it"
 
 
 def test_a_fault_of_the_judges_own_is_one_jobs_answer_and_the_process_is_replaced() -> None:

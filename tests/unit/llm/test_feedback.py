@@ -468,3 +468,9 @@ def test_an_error_of_all_elements_together_is_told_in_one_line() -> None:
     told = cause(rejected("verify", TOGETHER | {"workload": "holdout-1"}), ALL)  # type: ignore[typeddict-item]
     assert told == "wrong value on a hold-out shape: all elements together, none by itself"
     assert "relative L2 error of y is 2.46e-06, limit 2.36e-06" in cause(rejected("verify", TOGETHER), ALL)
+
+
+def test_what_a_compilation_says_is_told_for_it_ran_no_hold_out() -> None:
+    said = verdict(level="compile", verdict="ambiguous", gate="compile", reason="it compiles", score=None, workloads=[])
+    assert feedback(said, ALL).startswith("Ambiguous at compile: it compiles")
+    assert "not told" in feedback({**said, "level": "verify"}, ALL)

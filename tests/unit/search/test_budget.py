@@ -20,6 +20,7 @@ from warpsmith.workers.search.budget import (
 from warpsmith.workers.search.policy_base import carry_on
 from warpsmith.workers.search.tree import Budget, Spend, Tree
 
+# All that end a search; `try_seconds` refuses tries and ends none.
 LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s", "gpu_seconds"]
 
 

@@ -251,6 +251,6 @@ def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:
     Hold-out workloads come last, so that what first appears on one appeared on no other.
     """
     benched = [workload for workload in job["workloads"] if workload["role"] == "bench"]
-    if job["level"] == "screen" and benched and not interpreted:
+    if job["level"] in ("screen", "compile") and benched and not interpreted:
         return benched
     return sorted(job["workloads"], key=lambda workload: workload["role"] == "holdout")

@@ -38,6 +38,8 @@ FULL = "No space left on device"
 FALLEN = ("crash", "timeout", "memory", "protocol", "raises")
 """Kinds of failure after which a GPU is proven before the next job."""
 
+COMPILED = "it compiles; nothing of it was run"
+
 OTHERS_SHARE = 0.1
 """Of a GPU's memory: who runs out of it while other programs hold more is not to blame."""
 
@@ -99,6 +101,8 @@ class Referee:
         outcome: Outcome = "ambiguous", "screen", "", None
         job, report = ready.job, ready.report
         bench = self._bench(self._device(job["target"]))
+        if (compiled := self.compiled(ready)) is not None:
+            return compiled
         for last in (False, True):
             again = False
             try:
@@ -133,6 +137,26 @@ class Referee:
         self._check_room(outcome, job)
         word, gate, reason, failure = self._proven(outcome, bench)
         return report.verdict(word, gate, reason, failure, bench.peaks.document(), bench.device.versions())
+
+    def compiled(self, ready: Ready) -> Verdict | None:
+        """Return the verdict of a job at level compile that needs no device; None where it needs the judging thread.
+
+        From any thread. A Triton candidate whose device is not here goes on to the interpreter, and anything that
+        stopped before it compiled is proven by `judge`.
+        """
+        device = self._device(ready.job["target"])
+        bench = self._benches.get(device.kind)
+        if ready.job["level"] != "compile" or bench is None or isinstance(ready.stopped, Unfit):
+            return None
+        if ready.stopped is not None:
+            if ready.stopped.failure is not None and FULL in str(ready.stopped.failure.get("log", "")):
+                return None
+            outcome: Outcome = (ready.stopped.verdict, ready.stopped.gate, str(ready.stopped), ready.stopped.failure)
+        elif ready.prepared is not None and ready.prepared.interpreted:
+            return None
+        else:
+            outcome = ("ambiguous", "compile", COMPILED, None)
+        return ready.report.verdict(*outcome, bench.peaks.document(), bench.device.versions())
 
     def end_idle(self) -> None:
         """End what was kept warm for too long; call it while waiting for jobs."""

@@ -121,6 +121,7 @@ class JudgeClient:
         self._keeper: _Keeper | None = None
         self._connection: Connection | None = None
         self._numbers = itertools.count()
+        self._compilers = False
 
     @property
     def pid(self) -> int | None:
@@ -154,6 +155,7 @@ class JudgeClient:
         if not isinstance(job.get("id"), str):
             raise JobRefused("id", job.get("id"), "a string")
         deadline = time.monotonic() + timeout_s
+        self._compilers = str(job.get("target")).startswith("cuda")  # of a judge that this job starts
         for number in range(1, MOST_SENDS + 1):
             connection = self._running()
             waiting = connection.ask({**job, "id": f"{job['id']}~{next(self._numbers)}"})
@@ -207,6 +209,7 @@ class JudgeClient:
 
     def _connect(self) -> Connection:
         command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
+        command += ["--compilers"] if self._compilers else []
         return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
 
 

@@ -32,12 +32,13 @@ TEMPORARY_FAILURE = 75
 
 
 class Judge(Protocol):
-    """What a pipeline needs of a referee: `prepare` from any thread, the rest from one."""
+    """What a pipeline needs of a referee: `prepare` and `compiled` from any thread, the rest from one."""
 
     must_restart: bool
     """Set when this process can judge no more, for example because it lost its device."""
 
     def prepare(self, job: Job) -> Ready: ...
+    def compiled(self, ready: Ready) -> Verdict | None: ...
     def judge(self, ready: Ready) -> Verdict: ...
     def end_idle(self) -> None: ...
 
@@ -144,14 +145,16 @@ class Pipeline:
         self._room.release()
         return not self._judge.must_restart
 
-    def _begin(self, job: str) -> bool:
-        """Take a job for judging; False where it was dropped."""
+    def _begin(self, job: str, *, judging: bool = True) -> bool:
+        """Take a job for judging, or for its answer alone; False where it was dropped."""
         with self._lock:
             if job in self._dropped:
-                self._dropped.remove(job)
+                if judging:
+                    self._dropped.remove(job)
                 return False
             self._waiting.discard(job)
-            self._judging = job
+            if judging:
+                self._judging = job
             return True
 
     def _judged(self, job: Job, ready: Ready | None) -> Verdict:
@@ -214,7 +217,20 @@ class Pipeline:
             if not dropped:
                 with self._quiet.beside():
                     ready = self._prepared(job)
+                if self._answered(job, ready):
+                    continue
             self._items.put(_Item(job, ready))
+
+    def _answered(self, job: Job, ready: Ready) -> bool:
+        """Answer a job that only compiles, at once: it does not wait for the device behind others."""
+        if (verdict := self._judge.compiled(ready)) is None or not self._begin(job["id"], judging=False):
+            return False
+        self._answer(verdict)
+        with self._lock:
+            self._open -= 1
+        self._room.release()
+        self._items.put(None)  # the main thread looks whether this was the last
+        return True
 
     def _prepared(self, job: Job) -> Ready:
         """Prepare the job.

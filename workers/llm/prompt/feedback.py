@@ -234,7 +234,8 @@ def _hides(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> bool:
     failure = verdict["failure"]
     if failure is not None and "workload" in failure:
         return _is_hidden(failure, workloads)
-    return verdict["level"] != "screen" and (failure is None or failure["kind"] not in {"gate", "compile"})
+    runs_holdouts = verdict["level"] not in ("screen", "compile") and "profile" not in verdict
+    return runs_holdouts and (failure is None or failure["kind"] not in {"gate", "compile"})
 
 
 def _reason(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> str:

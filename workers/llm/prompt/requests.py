@@ -71,7 +71,8 @@ class RequestContext:
     `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
     reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
-    first, of inputs on which earlier candidates of the op were wrong, none of a hold-out.
+    first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
+    for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     """
 
     kind: RequestKind
@@ -97,6 +98,8 @@ class RequestContext:
     unreadable: str | None = None
     problem: str | None = None
     counterexamples: tuple[str, ...] = ()
+    other: NodeFacts | None = None
+    leads_on: tuple[str, ...] = ()
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -241,6 +244,12 @@ def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | N
     }
 
 
+def _other(other: NodeFacts, context: RequestContext) -> dict[str, Any]:
+    """Return a second candidate, and where it leads; its code alone where it is not shown as the best already."""
+    shown = context.kind != "code" and context.best is not None and context.best.seq == other.seq
+    return {"seq": other.seq, "source": None if shown else other.source, "leads_on": list(context.leads_on)}
+
+
 def _history(context: RequestContext) -> dict[str, Any]:
     """Return the search's findings so far, for the requests that decide how it goes on."""
     parent, best = context.parent, context.best
@@ -249,6 +258,7 @@ def _history(context: RequestContext) -> dict[str, Any]:
         **_measured(context),
         "parent": _node(parent, context),
         "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
+        "other": None if context.other is None or parent is None else _other(context.other, context),
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
         "ledger": ledger_lines(context.ledger),
     }
@@ -279,6 +289,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         "play": _play(context.idea),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
+        "other": None if context.other is None or context.parent is None else _other(context.other, context),
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "example": prompts.example(context.language),
         "variant": context.variant,

@@ -33,6 +33,7 @@ const EVENT_TYPES = Object.keys({
   "node.judged": true,
   "node.pinned": true,
   "node.seeded": true,
+  "node.tried": true,
   "node.unbanned": true,
   "node.unpinned": true,
   "node.verified": true,

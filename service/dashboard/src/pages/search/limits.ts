@@ -8,6 +8,7 @@ export const LIMITS = [
   "cost_usd",
   "wall_clock_s",
   "gpu_seconds",
+  "try_seconds",
 ] as const;
 export type LimitName = (typeof LIMITS)[number];
 
@@ -18,12 +19,13 @@ export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
   cost_usd: "Cost",
   wall_clock_s: "Running time",
   gpu_seconds: "Device time",
+  try_seconds: "Device time for tries",
 };
 
 /** An amount of what a limit counts, with its unit. */
 export function amount(name: LimitName, value: number | null | undefined): string {
   if (name === "cost_usd") return format.money(value);
-  return name === "wall_clock_s" || name === "gpu_seconds" ? format.duration(value) : format.count(value);
+  return name === "wall_clock_s" || name.endsWith("_seconds") ? format.duration(value) : format.count(value);
 }
 
 export interface Allowance {

@@ -23,6 +23,11 @@ const LIMITS: Readonly<Record<string, Limit>> = {
   model_calls: { label: "Model calls", hint: "requests to the model", scale: 1 },
   tokens: { label: "Tokens", hint: "read and written", scale: 1 },
   gpu_seconds: { label: "Device time, minutes", hint: "while the judge holds the device", scale: 60 },
+  try_seconds: {
+    label: "Tries, minutes",
+    hint: "device time to try candidates; 5 where none is given",
+    scale: 60,
+  },
 };
 
 /** The limits that the service takes, those first that people set most. */

@@ -4,6 +4,7 @@ import styles from "./Node.module.css";
 import { Section } from "./Section";
 
 type Attempt = NodeDocument["attempts"][number];
+type Try = NodeDocument["tries"][number];
 
 const STEPS: Readonly<Record<string, string>> = {
   ideate: "Ask for ideas",
@@ -17,11 +18,48 @@ const took = ({ started_at, finished_at }: Attempt) =>
 const waited = ({ created_at, started_at }: Attempt) =>
   started_at !== null ? started_at - created_at : null;
 
+const TRIED: Readonly<Record<Try["level"], string>> = {
+  compile: "Compiled",
+  screen: "Screening",
+  profile: "Profile",
+};
+
 const LEVELS: Readonly<Record<string, string>> = {
   baseline: "Baselines",
   screen: "Screening",
   verify: "Full verification",
 };
+
+const TRIES: readonly Column<Try>[] = [
+  { key: "level", header: "Level", cell: (row) => TRIED[row.level] },
+  { key: "verdict", header: "Verdict", cell: (row) => <StateBadge state={row.verdict ?? row.state} /> },
+  {
+    key: "score",
+    header: "Speed-up",
+    numeric: true,
+    sortBy: (row) => row.score,
+    cell: (row) => format.ratio(row.score),
+  },
+  {
+    key: "reason",
+    header: "Reason",
+    cell: (row) => (row.reason ? <Untrusted text={row.reason} /> : null),
+  },
+  {
+    key: "by",
+    header: "By",
+    cell: (row) =>
+      row.asked_by ? <Untrusted text={row.asked_by} /> : <span className={styles.muted}>{format.NONE}</span>,
+  },
+  {
+    key: "device",
+    header: "Device held",
+    numeric: true,
+    sortBy: (row) => row.device_s,
+    cell: (row) => format.duration(row.device_s),
+  },
+  { key: "when", header: "When", cell: (row) => <Time at={row.created_at} /> },
+];
 
 interface HistoryProps {
   node: NodeDocument;
@@ -73,6 +111,17 @@ export function HistoryView({ node, shownId, onVerdict }: HistoryProps) {
           ))}
         </ol>
       </Section>
+      {node.tries.length > 0 && (
+        <Section title="Tries">
+          <Table
+            caption="Candidates that were tried before the node was answered, newest first"
+            columns={TRIES}
+            rows={node.tries.toReversed()}
+            rowKey={(row) => row.id}
+            empty="Nothing was tried for this node."
+          />
+        </Section>
+      )}
       <Section title="Attempts">
         {node.attempts.length === 0 && <p>No step was opened for this node yet.</p>}
         <ol aria-label="Attempts, newest first" className={styles.lines}>

@@ -11,6 +11,7 @@ const UNITS: Readonly<Partial<Record<LimitName, string>>> = {
   cost_usd: ", US dollars",
   wall_clock_s: ", seconds",
   gpu_seconds: ", seconds",
+  try_seconds: ", seconds",
 };
 
 /** Sets or lifts the limits of a search that goes on. */
@@ -89,6 +90,6 @@ export function BudgetDialog({ search, onClose }: { search: SearchDocument; onCl
 function hint(name: LimitName, text: string, used: number | null | undefined): string {
   const spent = `${amount(name, used)} spent`;
   const value = Number(text);
-  const seconds = name === "wall_clock_s" || name === "gpu_seconds";
+  const seconds = name in UNITS && name !== "cost_usd";
   return seconds && text.trim() !== "" && value >= 60 ? `${amount(name, value)} · ${spent}` : spent;
 }

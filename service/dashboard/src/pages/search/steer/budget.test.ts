@@ -8,6 +8,7 @@ const spend = {
   cost_usd: null,
   wall_clock_s: 300,
   gpu_seconds: 42,
+  try_seconds: 0,
 };
 const search = { spend, budget: { candidates: 40, cost_usd: 2.5, tokens: null } };
 

@@ -1,0 +1,81 @@
+"""Tries from a client: which node and which code a person or an agent means, and the wait for an answer."""
+
+from __future__ import annotations
+
+import time
+
+from warpsmith.kernels_db.spec.op import Op
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.asks import AskDocument
+from warpsmith.service.documents.escaping import clean_line
+from warpsmith.service.documents.figures import format_ratio
+from warpsmith.service.documents.tries import TryDocument, TrySummary
+from warpsmith.workers.llm.base import ModelReply
+from warpsmith.workers.llm.reply.extract import blocks, defines_run
+from warpsmith.workers.llm.reply.parsing import Unreadable, code
+from warpsmith.workers.search.tree import ENDED
+
+POLL_S = 0.2
+ENDS = ("done", "failed")
+LONGEST_REASON = 200
+
+
+def read_candidate_text(text: str) -> str:
+    """Return the candidate in a file or in a reply with one code block; raises Unreadable where a block is cut off."""
+    if any(defines_run(block.text) for block in blocks(text)):
+        return code(ModelReply(text, None, None, None, None, None, 0.0))
+    return text  # the gate names what is wrong with a file
+
+
+def find_search_of_op(client: Client, op: Op) -> str:
+    """Return the id of the newest open search of an op; raises CommandError where there is none."""
+    for stored in client.ops(name=op.name):
+        if stored.digest == op.digest:
+            for search in client.searches(op=stored.id):
+                if search.state not in ENDED:
+                    return search.id
+    raise CommandError(
+        f"found no search of {op.name} that has not ended, expected one: warpsmith search OP --model agent --detach "
+        "begins one, and warpsmith judge OP FILE judges on this machine without any"
+    )
+
+
+def await_try(client: Client, try_id: str, wait_s: float) -> TryDocument:
+    """Return the try once it has ended, or as it is after `wait_s` seconds."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = client.get_try(try_id)
+        if found.state in ENDS or time.monotonic() >= deadline:
+            return found
+        time.sleep(POLL_S)
+
+
+def try_reply(client: Client, ask: AskDocument, reply: str, wait_s: float) -> TryDocument | None:
+    """Have the code of an answer compiled, and wait for it.
+
+    None for a reply without code, where no judge of the target is up, and where the service takes no try: the answer
+    was given all the same, so nothing of this is an error.
+    """
+    if ask.kind not in ("code", "repair") or wait_s <= 0:
+        return None
+    try:
+        if not any(one.alive and one.role == "judge" and one.target == ask.target for one in client.workers()):
+            return None
+        asked = client.create_try(ask.node_id, read_candidate_text(reply), "compile", ask.answered_by)
+        return await_try(client, asked.id, wait_s)
+    except Unreadable:  # the search says so itself, and asks again
+        return None
+    except (ProblemError, ServiceUnreachableError):  # a key that may not, a search that ended, a service that left
+        return None
+
+
+def describe_try(found: TrySummary) -> str:
+    """Describe a try in one line: its level, its outcome, and what it held of the device."""
+    held = f", {found.device_s:.1f} s on the device" if found.device_s else ""
+    if found.state in ("pending", "running"):
+        return f"{found.level} {found.state}"
+    if found.verdict == "accepted":
+        return f"{found.level} accepted {format_ratio(found.score, None)}{held}"
+    where = "without a verdict" if found.verdict is None else f"{found.verdict} at {found.gate}"
+    return f"{found.level} {where}{held}: {clean_line(found.reason or '', LONGEST_REASON)}"
