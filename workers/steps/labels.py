@@ -26,6 +26,7 @@ from warpsmith.kernels_db.store.tables import (
     ProfileRow,
     SearchRow,
     SearchTagRow,
+    TryRow,
     VerdictRow,
 )
 from warpsmith.workers.search.tree import ENDED
@@ -89,22 +90,24 @@ def delete_search(db: Database, search_id: str) -> Deleted:
 
     What it led to stays: kernels with their code, evidence, lineage and the identities of their prompts, so that each
     is exported as before; counterexamples; the op and the pools; campaigns; what was spent, on quotas and in metrics;
-    the audit log. Raises WrongState where the search goes on or one of its nodes is being profiled, LookupError for an
-    unknown search.
+    the audit log. Raises WrongState where the search goes on or one of its nodes is being profiled or tried,
+    LookupError for an unknown search.
     """
     with db.writing() as session:
         search = lock_search(session, search_id)
         if search.state not in ENDED:
             raise WrongState(f"search {search_id}", search.state, "one that has ended; cancel it first")
-        profiled = select(func.count()).where(ProfileRow.search_id == search_id, ProfileRow.state.in_(OPEN))
-        if session.scalar(profiled):
-            raise WrongState(f"search {search_id}", "a profile under way", "none: wait until it is done")
+        for table, called in ((ProfileRow, "profile"), (TryRow, "try")):
+            under_way = select(func.count()).where(table.search_id == search_id, table.state.in_(OPEN))
+            if session.scalar(under_way):
+                raise WrongState(f"search {search_id}", f"a {called} under way", "none: wait until it is done")
         kernels = _free_kernels(session, search_id)
         mine = select(NodeRow.id).where(NodeRow.search_id == search_id)
         session.execute(update(CounterexampleRow).where(CounterexampleRow.node_id.in_(mine)).values(node_id=None))
         # What names another row goes before that row.
         tables: tuple[Any, ...] = (
             ProfileRow,
+            TryRow,
             BundleJobRow,
             VerdictRow,
             AskRow,

@@ -40,11 +40,9 @@ def part(query, key, value, cos, sin, keys, values, length, mask, sums, most, we
     new_k = tl.load(key + row * D + d).to(tl.float32)
     k_turned = tl.load(key + row * D + turned).to(tl.float32)
     new_v = tl.load(value + row * D + d)
-    # Rounded after each step, as PyTorch does: the cache then holds the same bits.
-    q = (q * turn[None, :]).to(tl.bfloat16).to(tl.float32) + (q_turned * cross[None, :]).to(tl.bfloat16).to(tl.float32)
-    q = q.to(tl.bfloat16)
-    new_k = (new_k * turn).to(tl.bfloat16).to(tl.float32) + (k_turned * cross).to(tl.bfloat16).to(tl.float32)
-    new_k = new_k.to(tl.bfloat16)
+    # rounded once: where the two products cancel, rounding each would leave nothing right
+    q = (q * turn[None, :] + q_turned * cross[None, :]).to(tl.bfloat16)
+    new_k = (new_k * turn + k_turned * cross).to(tl.bfloat16)
 
     mine = (position >= piece * BLOCK) & (position < piece * BLOCK + BLOCK) & (position < cache)
     old = c != position

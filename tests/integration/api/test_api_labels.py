@@ -20,6 +20,7 @@ from warpsmith.kernels_db.store.tables import (
     NodeRow,
     ProfileRow,
     SearchRow,
+    TryRow,
 )
 from warpsmith.workers import steps
 
@@ -126,6 +127,8 @@ def test_deletion_keeps_kernels_counterexamples_and_what_was_spent(client: TestC
         session.add(found)
         common = {"search_id": "sr_seed", "created_at": 0.0}
         session.add(ProfileRow(id="pf_0", node_id="nd_good", document={}, state="pending", **common))
+        tried = {"level": "compile", "language": "cpp", "source": "", "state": "pending", "document": {}}
+        session.add(TryRow(id="ty_0", node_id="nd_good", **tried, **common))
         session.add(BundleJobRow(id="bj_0", bundle_id="bn_0", attempt_id="at_3", job_digest="d", **common))
     client.patch(URL, json=LABELS)
     with db.reading() as session:
@@ -137,6 +140,9 @@ def test_deletion_keeps_kernels_counterexamples_and_what_was_spent(client: TestC
     assert problem(client.delete(URL), 409, "wrong-state")["errors"][0]["found"] == "a profile under way"
     with db.writing() as session:
         session.get_one(ProfileRow, "pf_0").state = "done"
+    assert problem(client.delete(URL), 409, "wrong-state")["errors"][0]["found"] == "a try under way"
+    with db.writing() as session:
+        session.get_one(TryRow, "ty_0").state = "done"
     package = client.get("/v1/kernels/kn_0/export").content
     gone = client.delete(URL)
     assert (gone.status_code, gone.json()) == (200, {"id": "sr_seed", "nodes": 3, "kernels": ["kn_0"]})

@@ -50,7 +50,8 @@ def direct_kernel(x, w, bias, y, BUCKET, C: tl.constexpr, H: tl.constexpr, W: tl
         koff = c * (H * W) + r * W + s
         ih = h0[:, None] + r[None, :]
         iw = w0[:, None] + s[None, :]
-        valid = (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W)
+        # the kernel's padding is no factor: zero times a NaN beside the window would be one
+        valid = (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W) & (s < KS)[None, :]
         a = tl.load(xm[:, None] + koff[None, :], mask=valid, other=0.0)
         wk = (s < KS) & (k < KT)
         b = tl.load(w + f[None, :] * (C * KS * KS) + (cr * KS + s)[:, None], mask=wk[:, None] & inf[None, :], other=0.0)
@@ -106,8 +107,8 @@ def prepare(x, w, xs, wt, blocks, H: tl.constexpr, W: tl.constexpr, HC: tl.const
     key=["BUCKET"],
 )
 @triton.jit
-def window_gemm(cells, wa, wb, bias, y, Q, BUCKET, OH: tl.constexpr, OW: tl.constexpr, HC: tl.constexpr,
-                WC: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+def window_gemm(cells, wa, wb, x, w, bias, y, Q, BUCKET, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr,
+                OW: tl.constexpr, HC: tl.constexpr, WC: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
     P: tl.constexpr = OH * OW
     q0 = tl.program_id(0) * BM
     acc0 = tl.zeros((BM, 64), dtype=tl.float32)
@@ -129,6 +130,20 @@ def window_gemm(cells, wa, wb, bias, y, Q, BUCKET, OH: tl.constexpr, OW: tl.cons
     off = tl.max_contiguous(n.to(tl.int64) * (96 * P) + (oh * OW + ow), BM)
     fa = tl.arange(0, 64)
     fb = 64 + tl.arange(0, 32)
+    # the cells pad the kernel from 11 to 12 with zeros, and zero times an infinity or NaN beside the window is NaN
+    lost = tl.sum(acc0 * 0.0, axis=1) + tl.sum(acc1 * 0.0, axis=1)
+    if tl.max((good & (lost != lost)).to(tl.int32), axis=0) > 0:
+        acc0 = acc0 * 0.0
+        acc0 = tl.where(acc0 == acc0, acc0, 0.0)
+        acc1 = acc1 * 0.0
+        acc1 = tl.where(acc1 == acc1, acc1, 0.0)
+        for t in range(363):
+            ih = 4 * oh + (t % 121) // 11 - 2
+            iw = 4 * ow + t % 11 - 2
+            inside = good & (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W)
+            v = to_tf32(tl.load(x + n.to(tl.int64) * (3 * H * W) + ((t // 121) * (H * W) + ih * W + iw), mask=inside, other=0.0))
+            acc0 += v[:, None] * to_tf32(tl.load(w + fa * 363 + t))[None, :]
+            acc1 += v[:, None] * to_tf32(tl.load(w + fb * 363 + t))[None, :]
     acc0 = acc0 + tl.load(bias + fa)[None, :]
     acc1 = acc1 + tl.load(bias + fb)[None, :]
     tl.store(y + ((fa * P)[:, None] + off[None, :]), tl.trans(acc0), mask=good[None, :])
@@ -157,7 +172,7 @@ def run(x, weight, bias, y):
         windows = TensorDescriptor(xs, [cells - 2, 144], [48, 1], [128, 32])
         wa = TensorDescriptor(wt, [96, 480], [480, 1], [64, 32])
         wb = TensorDescriptor(wt, [96, 480], [480, 1], [32, 32])
-        window_gemm[(triton.cdiv(cells, 128),)](windows, wa, wb, bias, y, cells, 0, OH=OH, OW=OW, HC=hc, WC=wc, BM=128)
+        window_gemm[(triton.cdiv(cells, 128),)](windows, wa, wb, x, weight, bias, y, cells, 0, H=H, W=W, OH=OH, OW=OW, HC=hc, WC=wc, BM=128)
         return
     direct_kernel[lambda meta: (N * triton.cdiv(P, meta["BM"]), triton.cdiv(F, meta["BN"]))](
         x, weight, bias, y, min(M // 2048, 2), C=C, H=H, W=W, OH=OH, OW=OW, F=F, KS=KS, SP=KS + KS % 2)
