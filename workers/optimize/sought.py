@@ -29,6 +29,7 @@ class Sought(Rows):
     def __init__(self, op: Op, run: Callable[..., Any], target: Target) -> None:
         self.op = self.name = op.name
         self.devices = (target.device,)
+        self.mutated: tuple[int, ...] = ()  # what a profile proposes writes to nothing
         self._run = run
         varies = {name for name, axis in op.axes.items() if isinstance(axis, VarAxis)}
         super().__init__([each.shape or () for each in op.inputs], varies)

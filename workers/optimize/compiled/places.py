@@ -61,7 +61,7 @@ class Region:
     @property
     def written(self) -> list[tuple[fx.Node, fx.Node]]:
         """Each input that the op writes to, with the node whose value it leaves there: the last of the results."""
-        inputs = [self.match.inputs[position] for position in self.kernel.kernel.mutated]
+        inputs = [self.match.inputs[position] for position in self.kernel.mutated]
         return list(zip(inputs, self.match.outputs[len(self.match.outputs) - len(inputs) :], strict=True))
 
     def alone(self, *, in_place: bool = False) -> fx.GraphModule:
@@ -179,7 +179,7 @@ def _not_in_place(region: Region) -> str | None:
     before the op: otherwise Inductor would copy it.
     """
     nodes, last = set(region.match.nodes), region.match.nodes[-1]
-    for position, (node, value) in zip(region.kernel.kernel.mutated, region.written, strict=True):
+    for position, (node, value) in zip(region.kernel.mutated, region.written, strict=True):
         named = f"{region.kernel.names[position]}, which the op writes to,"
         if node.op != "placeholder" or region.match.inputs.count(node) > 1:
             return f"{named} is not an input of the graph for itself"

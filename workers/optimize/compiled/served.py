@@ -66,6 +66,7 @@ class Served(Rows):
         self._run = importlib.import_module(f"{package}._reference").run
         self.kernel = kernel
         self.name, self.op = kernel.name, kernel.op
+        self.mutated = kernel.mutated
         call = importlib.import_module(f"{package}._op").inference_op
         self.call: torch._ops.OpOverload = getattr(call, "_opoverload", call)  # of an op in place it is a CustomOpDef
         self.devices: tuple[str, ...] = self._spec.DEVICES
@@ -105,6 +106,6 @@ class Served(Rows):
 
         try:
             with inductor.unheard():
-                return Pattern.of(inductor.operators(reference, tensors), marks, self.kernel.mutated)
+                return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
         except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
             return None
