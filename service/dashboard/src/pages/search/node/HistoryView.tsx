@@ -30,37 +30,6 @@ const LEVELS: Readonly<Record<string, string>> = {
   verify: "Full verification",
 };
 
-const TRIES: readonly Column<Try>[] = [
-  { key: "level", header: "Level", cell: (row) => TRIED[row.level] },
-  { key: "verdict", header: "Verdict", cell: (row) => <StateBadge state={row.verdict ?? row.state} /> },
-  {
-    key: "score",
-    header: "Speed-up",
-    numeric: true,
-    sortBy: (row) => row.score,
-    cell: (row) => format.ratio(row.score),
-  },
-  {
-    key: "reason",
-    header: "Reason",
-    cell: (row) => (row.reason ? <Untrusted text={row.reason} /> : null),
-  },
-  {
-    key: "by",
-    header: "By",
-    cell: (row) =>
-      row.asked_by ? <Untrusted text={row.asked_by} /> : <span className={styles.muted}>{format.NONE}</span>,
-  },
-  {
-    key: "device",
-    header: "Device held",
-    numeric: true,
-    sortBy: (row) => row.device_s,
-    cell: (row) => format.duration(row.device_s),
-  },
-  { key: "when", header: "When", cell: (row) => <Time at={row.created_at} /> },
-];
-
 interface HistoryProps {
   node: NodeDocument;
   /** The verdict that the other views show. */
@@ -113,13 +82,14 @@ export function HistoryView({ node, shownId, onVerdict }: HistoryProps) {
       </Section>
       {node.tries.length > 0 && (
         <Section title="Tries">
-          <Table
-            caption="Candidates that were tried before the node was answered, newest first"
-            columns={TRIES}
-            rows={node.tries.toReversed()}
-            rowKey={(row) => row.id}
-            empty="Nothing was tried for this node."
-          />
+          <ol
+            aria-label="Candidates that were tried before the node was answered, newest first"
+            className={styles.lines}
+          >
+            {node.tries.toReversed().map((row) => (
+              <TryLine key={row.id} row={row} />
+            ))}
+          </ol>
         </Section>
       )}
       <Section title="Attempts">
@@ -131,6 +101,28 @@ export function HistoryView({ node, shownId, onVerdict }: HistoryProps) {
         </ol>
       </Section>
     </div>
+  );
+}
+
+/** One candidate that was tried for the node: what the judge said of it, and what it took. */
+function TryLine({ row }: { row: Try }) {
+  return (
+    <li>
+      <div className={styles.row}>
+        <strong>{TRIED[row.level]}</strong>
+        <StateBadge state={row.verdict ?? row.state} />
+        {row.score !== null && <span>{format.ratio(row.score)}</span>}
+        <span className={styles.muted}>
+          <Time at={row.created_at} />, device held {format.duration(row.device_s)}
+        </span>
+      </div>
+      {row.asked_by && (
+        <span className={styles.muted}>
+          by <Untrusted text={row.asked_by} />
+        </span>
+      )}
+      {row.reason && <Untrusted text={row.reason} />}
+    </li>
   );
 }
 
