@@ -68,7 +68,7 @@ def create_try(node_id: str, body: TryRequest, service: ServiceDependency, asker
 
 @router.get("/nodes/{node_id}/tries", summary="A node's tries", responses=document_problems(NotFound, InvalidInput))
 def list_tries(node_id: str, service: ServiceDependency, *, limit: Limit = 50, after: After = None) -> Page[TrySummary]:
-    """List a node's tries, newest first; none is ever deleted."""
+    """List a node's tries, newest first; they go with their search."""
     with service.db.reading() as session:
         service.row(session, NodeRow, node_id, "node")
         found = page(listing.list_tries, session, limit=limit, after=after, node_id=node_id)
