@@ -55,6 +55,11 @@ FREE_PYTHON: CandidateLanguage = "python"
 FREE_PYTHON_SANDBOX: SandboxLevel = "isolated"
 
 
+def has_compiled(verdict: Verdict) -> bool:
+    """Check whether a verdict that decides nothing says that the candidate compiled, and that nothing else failed."""
+    return verdict["verdict"] == "ambiguous" and verdict["compile"] is not None and verdict["failure"] is None
+
+
 def tier_of(language: str) -> Tier:
     """Return the tier of candidates in a language."""
     return "sandbox" if language == FREE_PYTHON else "gated"

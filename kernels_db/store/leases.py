@@ -1,4 +1,4 @@
-"""Hold a row for a limited time: an attempt, a re-verification or a profile.
+"""Hold a row for a limited time: an attempt, a try, an import, a re-verification or a profile.
 
 Their columns for it are the same (`tables.Leased`), and so are the ways:
 

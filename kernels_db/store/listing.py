@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Float, Select, case, cast, func, literal, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from warpsmith.kernels_db.store.tables import (
     AskRow,
@@ -283,8 +283,9 @@ def list_reverifications(
 
 
 def list_tries(session: Session, *, limit: int, after: str | None = None, node_id: str) -> Page[TryRow]:
-    """List a node's tries, newest first."""
-    return _page(session, TryRow, [TryRow.node_id == node_id], limit, after)
+    """List a node's tries, newest first, without code and verdicts."""
+    query = select(TryRow).options(defer(TryRow.source, raiseload=True), defer(TryRow.document, raiseload=True))
+    return _sorted_page(session, TryRow, query.where(TryRow.node_id == node_id), None, "desc", limit, after)
 
 
 def list_asks(

@@ -244,7 +244,7 @@ class ModelCallRow(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
-    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"))
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), index=True)
     kind: Mapped[str] = mapped_column(String(16))  # reflect ideate code repair
     request: Mapped[str] = mapped_column(String(64))
     ordinal: Mapped[int] = mapped_column(default=0)  # re-asks of the same request count up
@@ -267,7 +267,7 @@ class AskRow(Base):
     __tablename__ = "asks"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
-    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"))
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"))
     kind: Mapped[str] = mapped_column(String(16))
     request: Mapped[str] = mapped_column(String(64))
@@ -358,7 +358,7 @@ class KernelRow(Base):
     op_id: Mapped[str] = mapped_column(ForeignKey("ops.id"))
     target: Mapped[str] = mapped_column(String(64))
     search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id"))
-    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"))
+    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"), index=True)
     language: Mapped[str] = mapped_column(String(16))
     source: Mapped[str] = mapped_column(Text)
     source_digest: Mapped[str] = mapped_column(String(64))
@@ -426,7 +426,7 @@ class CounterexampleRow(Base):
     digest: Mapped[str] = mapped_column(String(64))  # of the canonical recipe
     recipe: Mapped[dict[str, Any]] = mapped_column(JSON)  # as it was written: binary JSON makes 1e300 a whole number
     description: Mapped[str] = mapped_column(Text)  # the recipe in plain words, a line for each change
-    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"))  # the candidate that was wrong
+    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"), index=True)  # the candidate that was wrong
     kernel_id: Mapped[str | None] = mapped_column(ForeignKey("kernels.id"))  # or the kernel that was judged again
     created_at: Mapped[float]
     __table_args__ = (

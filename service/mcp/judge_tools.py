@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from warpsmith.kernels_db.job.documents import CandidateLanguage, tier_of
+from warpsmith.kernels_db.job.documents import CandidateLanguage, Verdict, has_compiled, tier_of
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.errors import misuse
@@ -103,14 +103,14 @@ class Judging:
             workloads=read_workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
             sandbox=str(verdict["sandbox"].get("level", "none")),
             note=place.shortfall,
-            next=_advise(verdict["verdict"], level, good),
+            next=_advise(verdict, level, good),
         )
 
 
-def _advise(word: str, level: str, good: str) -> str:
+def _advise(verdict: Verdict, level: str, good: str) -> str:
     """Say what to do next."""
-    if word == "accepted":
+    if verdict["verdict"] == "accepted":
         return good
-    if level == "compile" and word == "ambiguous":
+    if level == "compile" and has_compiled(verdict):
         return "It compiles: judge it at level screen, or try_candidate, before you rely on it."
     return "The feedback says what to change."

@@ -210,7 +210,7 @@ def report_try(found: TryDocument) -> TryReport:
         then = f"It is {found.state}: read_try(try_id={found.id!r}) waits for it."
     elif found.verdict == "accepted":
         then = "Right, and timed: answer the ask with it (answer_ask), or try a better one."
-    elif found.level != "screen" and found.verdict == "ambiguous":
+    elif found.level != "screen" and found.compiled:
         then = "It compiles. Try it at level screen, or answer the ask with it."
     else:
         then = "The feedback says what to change; try again."

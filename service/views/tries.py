@@ -7,7 +7,7 @@ from typing import cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer
 
-from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.documents import Verdict, has_compiled
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import OpRow, SearchRow, TryRow
@@ -58,6 +58,7 @@ def make_try_document(session: Session, row: TryRow) -> TryDocument:
         workloads=read_workload_times(timed),
         profile=[ProfileRowDocument.model_validate(one) for one in rows],
         seconds=document.get("seconds") or {},
+        compiled=bool(document) and has_compiled(cast("Verdict", document)),
         spent_s=round(spent_s, 3),
         limit_s=limit_s,
     )

@@ -84,7 +84,7 @@ def test_of_the_searches_of_a_home_the_newest_that_fits_is_gone_on_with(tmp_path
         def __init__(self, *searches: SearchSummary) -> None:
             self.searches = lambda: list(searches)
 
-        def import_pool(self, content: bytes) -> SimpleNamespace:
+        def import_pool(self, content: bytes, told: object) -> SimpleNamespace:
             return SimpleNamespace(id="po_1")
 
         def create_search(self, body: dict[str, Any]) -> SimpleNamespace:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -9,11 +12,12 @@ from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
+from warpsmith.workers.judge.machine.host import find_full_disk
 from warpsmith.workers.judging.submission import limits_of, record_job
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
-from warpsmith.workers.steps.trying import TryWork, claim_try, finish_try, renew_try
+from warpsmith.workers.steps.trying import TryWork, claim_try, finish_try, put_try_back, renew_try
 
 logger = log.get(__name__)
 
@@ -63,6 +67,9 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
             lambda: renew_try(here.db, work.id, owner, settings.lease_s, here.db.now()), settings.lease_s
         ) as lease:
             verdict = here.judge().judge(job, settings.judge_job_timeout_s, on_wait=lease.check)
+        if here.ill is not None:
+            # Meanwhile another of this worker's jobs lost the device: this one was judged without it.
+            raise JudgeUnfit("device", here.ill)
         return verdict, verdict["reason"], 0.0
     except LeaseLost:
         logger.warning("another worker holds the try now; it was cut short")
@@ -70,7 +77,12 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
         lost_s = here.db.now() - started if error.at_work and work.level != "compile" else 0.0
         return None, f"the judge gave no verdict: {error}", lost_s
     except JudgeDied as error:
-        if isinstance(error, JudgeUnfit) and error.part == "device":
+        unfit = error.part if isinstance(error, JudgeUnfit) else None
+        if unfit == "disk" or find_full_disk((settings.judge_cache_dir, Path(tempfile.gettempdir()))) is not None:
+            logger.error("no room left on this host's disk; the try waits for another", error=str(error))
+            put_try_back(here.db, work.id, owner)
+            return None
+        if unfit == "device":
             here.mark_ill(str(error))
         logger.warning("the judge did not answer; it will be tried again", error=str(error), tries=work.tries)
         renew_try(here.db, work.id, owner, 0.0, here.db.now())

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, TryRow, VerdictRow
 from warpsmith.workers.steps.budget_clock import stop_clock
 from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, count_candidate, signed
 from warpsmith.workers.steps.values import EventType
@@ -72,6 +72,9 @@ def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
     of_search = NodeRow.search_id == search.id
     open_ones = AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN)
     leases.finish_all(session, AttemptRow, "cancelled", now, *open_ones)
+    waiting = TryRow.search_id == search.id, TryRow.state == "pending"
+    session.execute(update(TryRow).where(*waiting).values(reason="the search ended first"))
+    leases.finish_all(session, TryRow, "failed", now, *waiting)
     session.execute(
         update(AskRow).where(AskRow.search_id == search.id, AskRow.state == "open").values(state="withdrawn")
     )

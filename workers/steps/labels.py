@@ -30,7 +30,7 @@ from warpsmith.kernels_db.store.tables import (
     VerdictRow,
 )
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.rows import OPEN, lock_search
+from warpsmith.workers.steps.rows import lock_search
 from warpsmith.workers.steps.values import WrongState
 
 MOST_TAGS = 20
@@ -85,8 +85,8 @@ def _set_tags(session: Session, search_id: str, tags: Iterable[str]) -> None:
     session.add_all(SearchTagRow(search_id=search_id, tag=tag) for tag in dict.fromkeys(tags))
 
 
-def delete_search(db: Database, search_id: str) -> Deleted:
-    """Delete a search that has ended, with its nodes, code, verdicts, prompts, replies and events.
+def delete_search(db: Database, search_id: str, now: float) -> Deleted:
+    """Delete a search that has ended, with its nodes, code, tries, verdicts, prompts, replies and events.
 
     What it led to stays: kernels with their code, evidence, lineage and the identities of their prompts, so that each
     is exported as before; counterexamples; the op and the pools; campaigns; what was spent, on quotas and in metrics;
@@ -98,8 +98,9 @@ def delete_search(db: Database, search_id: str) -> Deleted:
         if search.state not in ENDED:
             raise WrongState(f"search {search_id}", search.state, "one that has ended; cancel it first")
         for table, called in ((ProfileRow, "profile"), (TryRow, "try")):
-            under_way = select(func.count()).where(table.search_id == search_id, table.state.in_(OPEN))
-            if session.scalar(under_way):
+            # What waits ends with the search; of what runs, a dead worker's lease runs out.
+            under_way = table.search_id == search_id, table.state == "running", table.lease_expires_at > now
+            if session.scalar(select(func.count()).where(*under_way)):
                 raise WrongState(f"search {search_id}", f"a {called} under way", "none: wait until it is done")
         kernels = _free_kernels(session, search_id)
         mine = select(NodeRow.id).where(NodeRow.search_id == search_id)

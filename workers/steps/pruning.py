@@ -10,6 +10,7 @@ retention of its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,7 +21,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow, EventRow, ModelCallRow, SearchRow
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.rows import lock_search
-from warpsmith.workers.steps.values import EventType
+from warpsmith.workers.steps.values import EventType, UnknownSearch
 
 DETAILS: tuple[EventType, ...] = (
     "ask.expired",
@@ -61,7 +62,7 @@ def prune(db: Database, before: float, now: float, most: int = MOST_SEARCHES) ->
         found = session.scalars(select(SearchRow.id).where(*due).order_by(SearchRow.updated_at).limit(most)).all()
     total = Pruned()
     for search_id in found:
-        with db.writing() as session:
+        with suppress(UnknownSearch), db.writing() as session:  # deleted meanwhile
             search = lock_search(session, search_id)
             if search.pruned_at is None:
                 total += _prune(session, search, now)

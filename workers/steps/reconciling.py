@@ -8,6 +8,8 @@ is bounded, and the rest comes with the next.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
@@ -22,7 +24,7 @@ from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import resting, take_up
 from warpsmith.workers.steps.rows import OPEN, Held, add_event, lock_search, message, put_back
-from warpsmith.workers.steps.values import Message
+from warpsmith.workers.steps.values import Message, UnknownSearch
 
 LARGEST_ROUND = 200
 """Searches seen to, and attempts per search sent again, in one round."""
@@ -34,7 +36,7 @@ def reconcile(db: Database, now: float, settings: Settings, decide: Decide = nex
         search_ids = _searches(session, now, settings)
     messages: list[Message] = []
     for search_id in search_ids:
-        with db.writing() as session:
+        with suppress(UnknownSearch), db.writing() as session:  # deleted meanwhile
             messages += _see_to(session, lock_search(session, search_id), now, settings, decide)
     return messages
 

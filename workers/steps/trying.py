@@ -12,6 +12,7 @@ are refused by no budget of seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -31,7 +32,7 @@ from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.quotas import check_device
 from warpsmith.workers.steps.reconciling import LARGEST_ROUND
 from warpsmith.workers.steps.rows import add_event, lock_search, plain
-from warpsmith.workers.steps.values import Message, WrongState
+from warpsmith.workers.steps.values import Message, UnknownSearch, WrongState
 from warpsmith.workers.text import storable
 
 TryLevel: TypeAlias = Literal["compile", "screen", "profile"]
@@ -42,10 +43,13 @@ LEVELS: tuple[TryLevel, ...] = get_args(TryLevel)
 OPEN = ("pending", "running")
 
 MOST_OPEN = 4
-"""Tries of a search that wait or run at once: the budget is exceeded by no more than these."""
+"""Tries of a search that wait or run at once: the budget is exceeded by no more than these.
+
+Those that only compile, which each answer asks for, count apart here and in `MOST_TRIES`.
+"""
 
 MOST_TRIES = 1000
-"""Tries of a search in all, those that only compile included."""
+"""Tries of a search in all."""
 
 WAITS_S = 3600.0
 """Seconds that a try waits for a judge worker; then it ends without a verdict."""
@@ -86,7 +90,9 @@ def ask_try(
     search = lock_search(session, search_id)
     if search.state in ENDED:
         raise WrongState(f"search {search.id}", search.state, "one that has not ended; `warpsmith judge` judges a file")
-    counted = select(func.count()).select_from(TryRow).where(TryRow.search_id == search.id)
+    # An answer has its code compiled, too: that takes no turn of a try that wants the device.
+    same = TryRow.level == "compile" if level == "compile" else TryRow.level != "compile"
+    counted = select(func.count()).select_from(TryRow).where(TryRow.search_id == search.id, same)
     waiting = session.scalar(counted.where(TryRow.state.in_(OPEN))) or 0
     if waiting >= MOST_OPEN:
         raise WrongState("tries", f"{waiting} of this search that wait or run", f"fewer than {MOST_OPEN}: wait for one")
@@ -155,6 +161,14 @@ def renew_try(db: Database, try_id: str, owner: str, lease_s: float, now: float)
         return leases.renew(session, TryRow, try_id, owner, lease_s, now)
 
 
+def put_try_back(db: Database, try_id: str, owner: str) -> None:
+    """Give a try back that this host cannot do; nothing counts against it, and its message is sent again."""
+    with db.writing() as session:
+        row = leases.held(session, TryRow, try_id, owner)
+        if row is not None:
+            leases.put_back(row, tries=row.tries - 1)
+
+
 def finish_try(
     db: Database, try_id: str, owner: str, verdict: Verdict | None, reason: str, now: float, lost_s: float = 0.0
 ) -> bool:
@@ -185,7 +199,7 @@ def reconcile_tries(db: Database, now: float, settings: Settings) -> list[Messag
         found = session.execute(query.limit(LARGEST_ROUND)).tuples().all()
     messages = []
     for try_id, search_id in found:
-        with db.writing() as session:
+        with suppress(UnknownSearch), db.writing() as session:  # deleted meanwhile
             search = lock_search(session, search_id)
             row = session.scalar(select(TryRow).where(TryRow.id == try_id, wanted).with_for_update())
             if row is None:  # another process was faster

@@ -35,6 +35,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("search_id", "tag", name=op.f("pk_search_tags")),
     )
     op.create_index(op.f("ix_search_tags_tag"), "search_tags", ["tag"])
+    # What deleting a search's attempts and nodes looks for in these tables.
+    for table, column in (("model_calls", "attempt_id"), ("asks", "node_id"), ("kernels", "node_id")):
+        op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
+    op.create_index(op.f("ix_counterexamples_node_id"), "counterexamples", ["node_id"])
     _name_models()
 
 

@@ -344,7 +344,7 @@ def delete_search(search_id: str, service: ServiceDependency) -> DeletedSearch:
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
     try:
-        found = steps.delete_search(service.db, search_id)
+        found = steps.delete_search(service.db, search_id, service.db.now())
     except steps.WrongState as error:
         raise WrongState.one(error.what, error.found, error.expected) from error
     return DeletedSearch(id=found.search_id, nodes=found.nodes, kernels=list(found.kernels))

@@ -106,7 +106,8 @@ class SearchChange(StrictBody):
 
     budget: dict[str, Any] = Field(
         default_factory=dict,
-        description="The limits to set, each at least what is spent; null lifts one. Limits not named stay",
+        description="The limits to set, each at least what is spent; null lifts one, and "
+        "puts `try_seconds` back to its default. Limits not named stay",
     )
     name: Name = None
     tags: Tags = Field(default_factory=list, description="All its tags, in place of those that it has")

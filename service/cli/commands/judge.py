@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
-from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.spec.op import load_op
@@ -97,8 +97,8 @@ def judge(
         print_json(verdict)
     else:
         show(verdict)
-    good = ("accepted", "ambiguous") if level == "compile" else ("accepted",)
-    raise typer.Exit(DONE if verdict["verdict"] in good else FAILED)
+    good = verdict["verdict"] == "accepted" or (level == "compile" and has_compiled(verdict))
+    raise typer.Exit(DONE if good else FAILED)
 
 
 def show(verdict: Verdict) -> None:

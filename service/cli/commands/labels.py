@@ -15,7 +15,7 @@ from warpsmith.service.client.errors import CommandError, misuse
 SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
 SearchIds = Annotated[list[str], typer.Argument(metavar="SEARCH...", help="Ids of searches that have ended.")]
 
-GOES = "its nodes with their code, verdicts, prompts, replies and events"
+GOES = "its nodes with their code, tries, profiles, verdicts, prompts, replies and events"
 STAYS = "kernels that it kept, with code and evidence, what was exported, the op, and what was spent"
 
 

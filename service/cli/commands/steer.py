@@ -98,7 +98,7 @@ def budget(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Change limits of a search that has not ended; `none` lifts one, others stay."""
+    """Change limits of a search that has not ended; `none` lifts one (of tries: the default again), others stay."""
     given = {"candidates": candidates, "calls": calls, "tokens": tokens, "cost": cost, "time": time, "gpu": gpu}
     given["tries"] = tries
     changes: dict[str, float | None] = {}

@@ -82,7 +82,7 @@ def try_file(
             f"the try {found.id} is {found.state} after {wait:g} s: is a judge worker up? warpsmith workers says; "
             f"warpsmith node {found.node_id} shows it later"
         )
-    good = found.verdict == "accepted" if level == "screen" else found.verdict == "ambiguous"
+    good = {"screen": found.verdict == "accepted", "compile": found.compiled, "profile": bool(found.profile)}[level]
     raise typer.Exit(DONE if good else FAILED)
 
 

@@ -94,10 +94,10 @@ def test_a_page_of_another_site_changes_nothing(client: TestClient) -> None:
 
 
 def test_an_internal_error_leaves_an_id_and_nothing_else(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
-    search_id = seed(database(client))
+    seed(database(client))
     with database(client).writing() as session:
         session.execute(text("UPDATE nodes SET idea = '[\"not an idea\"]' WHERE id = 'nd_bad'"))
-    document = problem(client.get(f"/v1/searches/{search_id}/tree"), 500, "internal-error")
+    document = problem(client.get("/v1/nodes/nd_bad"), 500, "internal-error")
     assert document["error_id"] in document["detail"]
     assert set(document) == {"type", "title", "status", "detail", "error_id"}
     assert any(document["error_id"] in record.getMessage() for record in caplog.records)

@@ -126,9 +126,14 @@ def test_deletion_keeps_kernels_counterexamples_and_what_was_spent(client: TestC
         found.node_id = "nd_bad"
         session.add(found)
         common = {"search_id": "sr_seed", "created_at": 0.0}
-        session.add(ProfileRow(id="pf_0", node_id="nd_good", document={}, state="pending", **common))
-        tried = {"level": "compile", "language": "cpp", "source": "", "state": "pending", "document": {}}
-        session.add(TryRow(id="ty_0", node_id="nd_good", **tried, **common))
+        held = {"state": "running", "lease_expires_at": time.time() + 600}
+        dead = {"state": "running", "lease_expires_at": time.time() - 600}
+        session.add(ProfileRow(id="pf_0", node_id="nd_good", document={}, **held, **common))
+        session.add(ProfileRow(id="pf_1", node_id="nd_good", document={}, **dead, **common))
+        session.add(ProfileRow(id="pf_2", node_id="nd_good", document={}, state="pending", **common))
+        tried = {"level": "compile", "language": "cpp", "source": "", "document": {}}
+        session.add(TryRow(id="ty_0", node_id="nd_good", **tried, **held, **common))
+        session.add(TryRow(id="ty_1", node_id="nd_good", **tried, **dead, **common))
         session.add(BundleJobRow(id="bj_0", bundle_id="bn_0", attempt_id="at_3", job_digest="d", **common))
     client.patch(URL, json=LABELS)
     with db.reading() as session:

@@ -82,7 +82,7 @@ def test_racecheck_lists_hazards_where_that_is_asked(place: Sanitizer) -> None:
     (Path(place.program).parent / "report").write_text(json.dumps({"racecheck": CLEAN, "hazard": hazards}))
     cache = {CACHE_VARIABLE: str(place.scratch.parent / "kernels")}
     with place.start(norm(), {"racecheck": PLACE}, cache, hazards=True) as started:
-        assert started.arriving_lane({"norm"}) == 0
+        assert started.arriving_lane({"norm"}, ()) == 0
 
 
 @pytest.mark.nightly

@@ -21,12 +21,12 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, TryRow
 from warpsmith.service.cli import run
 from warpsmith.workers import steps
-from warpsmith.workers.judge.protocol.client import JudgeDied, JudgeTimeout
+from warpsmith.workers.judge.protocol.client import JudgeDied, JudgeTimeout, JudgeUnfit
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.try_task import perform_try
 from warpsmith.workers.search.budget import TRY_SECONDS
 from warpsmith.workers.settings import Settings
-from warpsmith.workers.steps import WrongState
+from warpsmith.workers.steps import WrongState, reconciling
 from warpsmith.workers.steps.trying import (
     MOST_OPEN,
     WAITS_S,
@@ -113,12 +113,13 @@ def test_few_tries_of_a_search_wait_at_once_and_none_of_one_that_ended(db: Datab
     waiting = [ask(db, node.id) for _ in range(MOST_OPEN)]
     with pytest.raises(WrongState, match=f"fewer than {MOST_OPEN}"):
         ask(db, node.id)
+    ask(db, node.id, "compile")  # each answer asks for one: they count apart
+    assert claim_try(db, waiting[1], "me", 30.0, 1001.0) is not None
     steps.cancel(db, search_of(db, node.id).id, 1001.0)
     assert claim_try(db, waiting[0], "me", 30.0, 1002.0) is None
-    assert (tried(db, waiting[0]).state, tried(db, waiting[0]).reason) == (
-        "failed",
-        "search: found cancelled, expected one that has not ended",
-    )
+    assert (tried(db, waiting[0]).state, tried(db, waiting[0]).reason) == ("failed", "the search ended first")
+    assert tried(db, waiting[1]).state == "running", "its judge may still answer"
+    assert finish_try(db, waiting[1], "me", FAST, "right", 1003.0)
     with pytest.raises(WrongState, match="warpsmith judge"):
         ask(db, node.id)
     with pytest.raises(LookupError, match="expected the id of a node"):
@@ -168,6 +169,27 @@ def test_what_a_crash_lost_comes_back_and_not_for_ever(db: Database, tmp_path: P
     died = ask(db, node.id, now=db.now())
     perform_try(Here(db, JudgeDied("it ended"), tmp_path), died)
     assert tried(db, died).state == "running", "the reconciler returns it, and counts the try"
+
+
+def test_a_full_disk_counts_against_no_try(db: Database, tmp_path: Path) -> None:
+    try_id = ask(db, asked_node(db).id, now=db.now())
+    for _ in range(SETTINGS.max_tries + 1):
+        perform_try(Here(db, JudgeUnfit("disk", "no room"), tmp_path), try_id)
+        row = tried(db, try_id)
+        assert (row.state, row.tries) == ("pending", 0)
+
+
+def test_a_verdict_that_was_made_without_the_device_is_dropped(db: Database, tmp_path: Path) -> None:
+    try_id = ask(db, asked_node(db).id, now=db.now())
+    here = Here(db, FAST, tmp_path)
+    here.ill = "another job lost the GPU"
+    perform_try(here, try_id)
+    assert (tried(db, try_id).state, tried(db, try_id).verdict) == ("running", None), "the reconciler returns it"
+
+
+def test_a_search_that_was_deleted_meanwhile_stops_no_round(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciling, "_searches", lambda *_: ["sr_gone"])
+    assert reconciling.reconcile(db, 1000.0, SETTINGS) == []
 
 
 @pytest.fixture

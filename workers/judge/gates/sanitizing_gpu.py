@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, tier_of
+from warpsmith.kernels_db.runtime import ctext
 from warpsmith.workers.gate import own_kernels
+from warpsmith.workers.gate.sources import kernel_sources
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Stopped
-from warpsmith.workers.judge.sanitizers.report import TOOLS, Tool
+from warpsmith.workers.judge.sanitizers.report import TOOLS, Finding, Tool
 from warpsmith.workers.judge.sanitizers.sanitizer import NAME, Sanitizer, Sanitizing
 from warpsmith.workers.judge.values import families
 
@@ -74,7 +76,9 @@ def _conclude(
     kernels = own_kernels(candidate["source"], candidate["language"])
     for tool, report in started.reports(kernels).items():
         if report.findings:
-            lane = _arriving_lane(job_run, sanitizer, workloads[tool], kernels) if tool == "racecheck" else None
+            lane = None
+            if tool == "racecheck":
+                lane = _arriving_lane(job_run, sanitizer, workloads[tool], kernels, report.findings)
             if lane is not None:
                 job_run.note(
                     f"{NAME} {tool}: copies into shared memory that lane {lane} of each warp released for all of them: "
@@ -91,7 +95,11 @@ def _conclude(
 
 
 def _arriving_lane(
-    job_run: JobRun, sanitizer: Sanitizer, workload: ResolvedWorkload, kernels: Collection[str]
+    job_run: JobRun,
+    sanitizer: Sanitizer,
+    workload: ResolvedWorkload,
+    kernels: Collection[str],
+    races: Collection[Finding],
 ) -> int | None:
     """Return the lane that releases shared memory for its warp, where every race found is of the lanes beside it.
 
@@ -100,11 +108,17 @@ def _arriving_lane(
     assert job_run.prepared is not None
     candidate = job_run.job["candidate"]
     assert candidate is not None
-    if candidate["language"] != "cuda" or not _WARP_BARRIER.search(candidate["source"]):
+    if candidate["language"] != "cuda" or not _has_warp_barrier(candidate["source"]):
         return None
     try:
         again = sanitizer.start(job_run.job, {"racecheck": workload}, job_run.prepared.environment, hazards=True)
     except OSError:
         return None
     with again:
-        return again.arriving_lane(kernels)
+        return again.arriving_lane(kernels, races)
+
+
+def _has_warp_barrier(source: str) -> bool:
+    """Check whether CUDA code of a candidate has a barrier of warps; comments do not count."""
+    code = " ".join(ctext.canonical(entry.source) for entry in kernel_sources(source))
+    return _WARP_BARRIER.search(code) is not None

@@ -8,7 +8,7 @@ Source of the format: NVIDIA's Compute Sanitizer documentation (the output of ea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -33,6 +33,7 @@ _FOUND = re.compile(
 )
 """First lines of records about a kernel. Others are about the host's calls, or the tool itself."""
 _READER = re.compile(r"Read Thread \((\d+),0,0\) ")
+_PLACE = re.compile(r"\bat (\S+\+0x[0-9a-f]+)")
 _UNKNOWN_YET = "Incoming Value : ?"
 """What an asynchronous copy writes is not known when it is issued."""
 
@@ -108,30 +109,45 @@ def read(said: bytes, kernels: Collection[str]) -> Report:
     return Report(tuple(found[:MOST_RECORDS]), refused)
 
 
-def arriving_lane(said: bytes, kernels: Collection[str]) -> int | None:
+def arriving_lane(said: bytes, kernels: Collection[str], races: Collection[Finding]) -> int | None:
     """Return the one lane of every warp whose reads racecheck found in order, where all others' are overwritten.
 
     So it reports a stage that one lane releases for its warp (`__syncwarp(); if (lane == 0) arrive(empty);`, as CUTLASS
     does): it orders by an mbarrier what the arriving thread did before, and does not follow the `__syncwarp` through
     which the other lanes come before it (measured with 2025.3.1; `--racecheck-indirect-barrier-dependency` changes
     nothing). Without the `__syncwarp` it reports the same. None where any hazard is of another kind: no asynchronous
-    copy over what was read, in blocks of two dimensions, or where every lane has one.
+    copy over what was read, in blocks of two dimensions, or where every lane has one; and where the list has no end, or
+    lacks a pair of instructions of `races`.
 
-    said: the report of `command(..., hazards=True)`.
+    said: the report of `command(..., hazards=True)`, cut off after `MOST_HAZARDS`. races: what a run without found; it
+    names each pair of instructions.
     """
     if len(said) > MOST_HAZARD_BYTES:
         return None
+    records = list(_records(said.decode("utf-8", "replace").replace("\0", "").splitlines()))
+    if len(races) >= MOST_RECORDS or not any(_SUMMARY.match(title) for title, _ in records):
+        return None
     named = _naming(kernels)
+    left = {frozenset(_places([race.title, line])) for race in races for line in race.details if _PLACE.search(line)}
     lanes: set[int] = set()
-    for title, details in _records(said.decode("utf-8", "replace").replace("\0", "").splitlines()):
+    for title, details in records:
         if not _FOUND.match(title) or not any(named.search(line) for line in (title, *details)):
             continue
         reader = next((found for line in details if (found := _READER.match(line))), None)
         if "WAR hazard" not in title or reader is None or not any(line.endswith(_UNKNOWN_YET) for line in details):
             return None
         lanes.add(int(reader[1]) % 32)
+        left.discard(frozenset(_places(line for line in details if "Thread (" in line)))
+    if left:
+        return None
     left_out = set(range(32)) - lanes
     return left_out.pop() if len(left_out) == 1 else None
+
+
+def _places(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the instruction that each line names: a kernel and its offset, `add+0x550`."""
+    for line in lines:
+        yield from (found[1] for found in [_PLACE.search(line)] if found)
 
 
 def _naming(kernels: Collection[str]) -> re.Pattern[str]:

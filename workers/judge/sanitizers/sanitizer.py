@@ -29,7 +29,7 @@ from warpsmith.workers.judge.runner.limits import runner_limits
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
 from warpsmith.workers.judge.sanitizers import report
-from warpsmith.workers.judge.sanitizers.report import Report, Tool
+from warpsmith.workers.judge.sanitizers.report import Finding, Report, Tool
 
 NAME = "compute-sanitizer"
 LIMIT_S = 30
@@ -157,10 +157,10 @@ class Sanitizing:
         """Wait for every tool and return what each found in these kernels."""
         return {tool: self._report(*started, kernels) for tool, started in self._tools.items()}
 
-    def arriving_lane(self, kernels: Collection[str]) -> int | None:
+    def arriving_lane(self, kernels: Collection[str], races: Collection[Finding]) -> int | None:
         """Wait for racecheck, started with `hazards`, and return what `report.arriving_lane` reads in its report."""
-        launch, directory = self._tools["racecheck"]
-        return report.arriving_lane(self._said(launch, directory, report.MOST_HAZARD_BYTES)[1], kernels)
+        status, said = self._said(*self._tools["racecheck"], report.MOST_HAZARD_BYTES)
+        return None if status == TIMED_OUT else report.arriving_lane(said, kernels, races)
 
     def _said(self, launch: Launch, directory: Path, most: int) -> tuple[int | str, bytes]:
         """Wait for a tool; returns how it ended and its report, a byte more than `most` where it is longer."""

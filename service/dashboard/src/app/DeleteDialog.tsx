@@ -44,7 +44,8 @@ export function DeleteDialog({
     >
       <ul className={styles.kept}>
         <li>
-          Deleted: the tree with its nodes and code, verdicts, prompts and replies, events, name and notes.
+          Deleted: the tree with its nodes and code, tries, profiles, verdicts, prompts and replies, asks,
+          events, name, tags and notes.
         </li>
         <li>
           Kept: kernels that it stored, with their code, evidence and lineage; they are exported as before.

@@ -78,7 +78,7 @@ function ServiceDown() {
       {since !== null && (
         <p className={styles.down}>
           <strong>The service does not answer</strong>, since <Time at={since} />. What is shown was read
-          before. The page asks again every few seconds; nothing that you submitted is lost.
+          before. The page asks again every few seconds; what was submitted before is kept.
         </p>
       )}
     </div>

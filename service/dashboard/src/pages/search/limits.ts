@@ -22,6 +22,9 @@ export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
   try_seconds: "Device time for tries",
 };
 
+/** Device seconds that tries may hold where a budget does not say: `TRY_SECONDS` of workers/search/budget.py. */
+export const TRY_SECONDS = 300;
+
 /** An amount of what a limit counts, with its unit. */
 export function amount(name: LimitName, value: number | null | undefined): string {
   if (name === "cost_usd") return format.money(value);
@@ -41,7 +44,7 @@ export interface Allowance {
 export function allowances(search: Pick<SearchDocument, "spend" | "budget">): Allowance[] {
   return LIMITS.map((name) => {
     const used = search.spend[name] ?? null;
-    const limit = limitOf(search.budget, name);
+    const limit = limitOf(search.budget, name) ?? (name === "try_seconds" ? TRY_SECONDS : null);
     const spent = amount(name, used);
     return {
       name,

@@ -1,5 +1,6 @@
 import type { OptionsDocument } from "../../api/queries";
 import { Card, Checkbox, Field, format, Select, TextInput, Untrusted } from "../../design";
+import { TRY_SECONDS } from "../search/limits";
 import type { Draft, Provider } from "./draft";
 import styles from "./Submit.module.css";
 import { deviceOf, languagesOf, limitsOf, rangeOf, targetOf } from "./submission";
@@ -162,7 +163,8 @@ export function BudgetCard({
   return (
     <Card title="At most">
       <p className={styles.muted}>
-        Whatever is reached first ends the search. An empty field sets no limit
+        The first limit that is reached ends the search, but for that of tries, which refuses further tries
+        alone. An empty field sets no limit; for tries it is {format.duration(TRY_SECONDS)}
         {provider === "replay" && " (with none at all, the pool's own hold)"}.
       </p>
       <div className={styles.numbers}>
@@ -170,7 +172,7 @@ export function BudgetCard({
           <Field key={name} label={label} hint={hint} error={problem(`budget.${name}`)}>
             <TextInput
               inputMode="decimal"
-              placeholder="no limit"
+              placeholder={name === "try_seconds" ? String(TRY_SECONDS / 60) : "no limit"}
               value={draft.budget[name] ?? ""}
               onChange={(event) => change({ budget: { ...draft.budget, [name]: event.currentTarget.value } })}
             />

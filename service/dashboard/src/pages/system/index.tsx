@@ -278,9 +278,13 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     numeric: true,
     sortBy: (row) => row.seen_at,
     cell: (row) => (
-      <span title={`Started ${format.moment(row.started_at)}`}>
+      <>
         <Time at={row.seen_at} />
-      </span>
+        <br />
+        <span className={styles.muted}>
+          started <Time at={row.started_at} />
+        </span>
+      </>
     ),
   },
 ];

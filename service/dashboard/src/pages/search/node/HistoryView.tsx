@@ -110,7 +110,9 @@ function TryLine({ row }: { row: Try }) {
     <li>
       <div className={styles.row}>
         <strong>{TRIED[row.level]}</strong>
-        <StateBadge state={row.verdict ?? row.state} />
+        {!(row.level !== "screen" && row.verdict === "ambiguous") && (
+          <StateBadge state={row.verdict ?? row.state} />
+        )}
         {row.score !== null && <span>{format.ratio(row.score)}</span>}
         <span className={styles.muted}>
           <Time at={row.created_at} />, device held {format.duration(row.device_s)}

@@ -2,8 +2,8 @@ import { type FormEvent, useId, useState } from "react";
 import { asProblem } from "../../../api/problem";
 import type { SearchDocument } from "../../../api/queries";
 import { useChangeBudget } from "../../../api/steering";
-import { Button, Dialog, ErrorNotice, Field, TextInput, useToast } from "../../../design";
-import { amount, LIMIT_LABELS, LIMITS, type LimitName } from "../limits";
+import { Button, Dialog, ErrorNotice, Field, format, TextInput, useToast } from "../../../design";
+import { amount, LIMIT_LABELS, LIMITS, type LimitName, TRY_SECONDS } from "../limits";
 import { changeOf, draftOf } from "./budget";
 import styles from "./Steer.module.css";
 
@@ -55,8 +55,9 @@ export function BudgetDialog({ search, onClose }: { search: SearchDocument; onCl
       }
     >
       <p>
-        An empty field is no limit. What is spent stays spent; the search ends at the limit that is reached
-        first.
+        An empty field is no limit, and {format.duration(TRY_SECONDS)} for tries. What is spent stays spent;
+        the search ends at the limit that is reached first, but for that of tries, which refuses further tries
+        alone.
       </p>
       <form id={form} onSubmit={submit} className={styles.limits}>
         {LIMITS.map((name) => (
@@ -69,7 +70,7 @@ export function BudgetDialog({ search, onClose }: { search: SearchDocument; onCl
             <TextInput
               inputMode="decimal"
               value={draft[name]}
-              placeholder="no limit"
+              placeholder={name === "try_seconds" ? String(TRY_SECONDS) : "no limit"}
               onChange={({ currentTarget: { value } }) => setDraft((old) => ({ ...old, [name]: value }))}
             />
           </Field>

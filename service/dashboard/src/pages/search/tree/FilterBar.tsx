@@ -59,11 +59,14 @@ export function FilterBar({ tree, shown, filters, set }: FilterBarProps) {
         <span aria-hidden="true">x</span>
       </span>
       {(shown.folded > 0 || filters.duplicates) && (
-        <Checkbox
-          label={filters.duplicates ? "Duplicates" : `${format.count(shown.folded)} duplicates folded: show`}
-          checked={filters.duplicates}
-          onChange={(event) => set({ duplicates: event.currentTarget.checked ? "show" : null })}
-        />
+        <>
+          <Checkbox
+            label="Show duplicates"
+            checked={filters.duplicates}
+            onChange={(event) => set({ duplicates: event.currentTarget.checked ? "show" : null })}
+          />
+          {shown.folded > 0 && <span>{format.count(shown.folded)} folded</span>}
+        </>
       )}
       {filtering && (
         <>

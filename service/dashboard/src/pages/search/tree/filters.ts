@@ -94,7 +94,8 @@ export function shownOf(tree: SearchTree, filters: TreeFilters): Shown {
     const kept = ids.filter((child) => wanted.has(child));
     if (kept.length > 0) children.set(id, kept);
   }
-  return { tree: { ...tree, children }, matching, folded };
+  const rows = new Map([...tree.rows].filter(([id]) => wanted.has(id)));
+  return { tree: { ...tree, children, rows }, matching, folded };
 }
 
 /** Wants a node and all that lead to it. */
