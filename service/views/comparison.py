@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, ModelCallRow, NodeRow, OpRow, SearchRow
 from warpsmith.service.documents.comparison import (
     ComparedSearch,
     ComparisonDocument,
@@ -117,11 +117,12 @@ def _sum_calls(session: Session, row: SearchRow) -> dict[str, tuple[int, float |
 
 
 def _sum_judging(session: Session, row: SearchRow) -> dict[str, float]:
-    """Sum the seconds of finished judge steps, by technique."""
+    """Sum the seconds of finished judge steps, by technique; a bundle's time away says nothing of judging."""
+    away = exists().where(BundleJobRow.attempt_id == AttemptRow.id)
     query = (
         select(NodeRow.technique, func.sum(AttemptRow.finished_at - AttemptRow.started_at))
         .join(NodeRow, NodeRow.id == AttemptRow.node_id)
-        .where(AttemptRow.search_id == row.id, AttemptRow.kind.in_(JUDGED_BY), NodeRow.seq > 0)
+        .where(AttemptRow.search_id == row.id, AttemptRow.kind.in_(JUDGED_BY), NodeRow.seq > 0, ~away)
         .group_by(NodeRow.technique)
     )
     return {technique or UNNAMED: seconds or 0.0 for technique, seconds in session.execute(query).tuples()}

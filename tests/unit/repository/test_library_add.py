@@ -16,7 +16,7 @@ from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 
 @pytest.fixture
 def entry() -> Entry:
-    """A kernel that ships: its verdict stands for a judge's with its GPU."""
+    """Return a kernel that ships; its verdict takes the place of one by a judge with that GPU."""
     return read_entry(next(SHIPPED.glob("decode_attention_*")))
 
 

@@ -5,6 +5,7 @@ import { asProblem } from "../../api/problem";
 import { type SearchDocument, useSearch } from "../../api/queries";
 import { Loading, Page } from "../../app/Page";
 import { ButtonLink, EmptyState, format, Skeleton, StateBadge, Tabs, Untrusted } from "../../design";
+import { ENDED } from "./ended";
 import { Header } from "./Header";
 import { ConnectionNote, LiveBadge } from "./LiveBadge";
 import { Split } from "./Split";
@@ -19,8 +20,6 @@ const StoryTab = lazy(() => import("./story/StoryTab"));
 const SpecTab = lazy(() => import("./SpecTab"));
 const AskList = lazy(() => import("../asks/AskList"));
 const NodePane = lazy(() => import("./node"));
-
-const ENDED = new Set(["finished", "failed", "cancelled"]);
 
 /** The page of one search: its header, tabs named by `?tab=`, and the node that `?node=` names beside them. */
 export default function SearchPage() {

@@ -4,7 +4,8 @@ import { asProblem } from "../../api/problem";
 import type { SearchSummary } from "../../api/queries";
 import { DeleteDialog } from "../../app/DeleteDialog";
 import { Button, ButtonLink, format, Untrusted, useToast } from "../../design";
-import { comparable, compareAddress, ENDED } from "./chosen";
+import { ENDED } from "../search/ended";
+import { comparable, compareAddress } from "./chosen";
 import styles from "./Searches.module.css";
 
 /** What can be done with the rows that are chosen. */

@@ -2,7 +2,6 @@
 
 import type { SearchSummary } from "../../api/queries";
 
-export const ENDED: ReadonlySet<string> = new Set(["finished", "failed", "cancelled"]);
 export const MOST_COMPARED = 8;
 
 /** Why these cannot be compared, or null. Speed-ups of different ops say nothing of each other. */
@@ -13,7 +12,7 @@ export function comparable(rows: readonly Pick<SearchSummary, "op_name">[]): str
   return ops.size > 1 ? "They are of different ops, whose speed-ups cannot be compared." : null;
 }
 
-/** The address of the comparison, in the order chosen. */
+/** The address of the comparison, in the order of the list. */
 export function compareAddress(rows: readonly Pick<SearchSummary, "id">[]): string {
   return `/searches/compare?${new URLSearchParams(rows.map(({ id }) => ["search", id])).toString()}`;
 }

@@ -1,6 +1,7 @@
 /** What may be done with a node, and if not, why. Pure: the service refuses the same. */
 
 import type { NodeDocument, SearchDocument } from "../../../api/queries";
+import { ENDED } from "../ended";
 
 type Node = Pick<NodeDocument, "seq" | "state" | "verdict" | "mark" | "source" | "kernel_id" | "best">;
 type Search = Pick<SearchDocument, "state">;
@@ -12,8 +13,6 @@ interface Reasons {
   idea: string | null;
   export: string | null;
 }
-
-const ENDED = new Set(["finished", "failed", "cancelled"]);
 
 /** For each action null, or why it cannot be had. */
 export function reasons(node: Node, search: Search | undefined): Reasons {

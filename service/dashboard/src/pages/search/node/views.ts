@@ -7,7 +7,7 @@ export const GROUPS = [
   { key: "history", label: "History", views: ["history"] },
 ] as const;
 
-export type GroupKey = (typeof GROUPS)[number]["key"];
+type GroupKey = (typeof GROUPS)[number]["key"];
 export type ViewKey = (typeof GROUPS)[number]["views"][number];
 
 export const LABELS: Readonly<Record<ViewKey, string>> = {

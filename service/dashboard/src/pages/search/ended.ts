@@ -1,0 +1,2 @@
+/** The states in which a search stays. */
+export const ENDED: ReadonlySet<string> = new Set(["finished", "failed", "cancelled"]);
