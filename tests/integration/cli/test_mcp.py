@@ -287,7 +287,7 @@ def test_an_op_is_read_and_its_searches_are_listed_by_name(place: Place) -> None
     assert place.agent.call("read_op", op_id="add_relu")["id"] == "op_seed"
     example = place.agent.call("read_op", op_id="softmax")
     assert (example["id"], example["spec"]["name"]) == (None, "softmax")
-    assert [each["id"] for each in place.agent.call("list_searches", op="add_relu")["searches"]] == ["sr_seed"]
+    assert "sr_seed" in [each["id"] for each in place.agent.call("list_searches", op="add_relu")["searches"]]
     for tool in ("list_searches", "list_kernels"):
         assert place.agent.call(tool, op="softmax")[tool.removeprefix("list_")] == []
         assert "did you mean add_relu" in place.agent.refused(tool, op="add-relu")
