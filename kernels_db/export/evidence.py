@@ -8,7 +8,7 @@ from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
-from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
+from warpsmith.kernels_db.export.kernel import ExportedKernel, export_version, kernel_name
 from warpsmith.kernels_db.job.protocol_number import read_protocol
 from warpsmith.kernels_db.spec.op import parse_op
 
@@ -18,7 +18,7 @@ WIDTH = 118
 
 
 def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
-    """Return the origin and measurements of each kernel as a JSON document.
+    """Return the version of an export, and the origin and measurements of each kernel, as a JSON document.
 
     For each: its op, the lineage of ideas, the model and its prompts, versions, device, errors and times.
     """
@@ -26,6 +26,7 @@ def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
     return {
         "license": LICENSE,
         "warpsmith": version("warpsmith"),
+        "version": export_version(*kernels),
         "op": {"name": op.name},
         "kernels": [_origin(kernel) for kernel in kernels],
     }

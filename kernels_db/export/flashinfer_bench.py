@@ -38,13 +38,13 @@ RANDOM_INTEGERS = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024,
 """From which range the format's harness draws an integer input that is `random`."""
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
+def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> Path:
     """Write the dataset into a new directory below `directory` and return that.
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
     op, target = parse_op(kernel.spec), Target.parse(kernel.target)
-    module = module_name(kernel)
+    module = name or module_name(kernel)
     imported = _imported_definition(op)
     if imported is None:
         errors = _unsaid(op, op.workloads_for(target))
@@ -54,13 +54,13 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
         raw = _json(definition)
     else:
         raw, definition = imported
-    name = str(definition.get("name"))
-    place = f"{_segment(definition.get('op_type'))}/{_segment(name)}"
-    traces = list(_traces(kernel, op, target, name, module))
-    workloads = [{"definition": name, "workload": trace["workload"]} for trace in traces]
+    defined = str(definition.get("name"))
+    place = f"{_segment(definition.get('op_type'))}/{_segment(defined)}"
+    traces = list(_traces(kernel, op, target, defined, module))
+    workloads = [{"definition": defined, "workload": trace["workload"]} for trace in traces]
     files = {
         f"definitions/{place}.json": raw,
-        f"solutions/{place}/{module}.json": _json(_solution(kernel, op, target, name, module)),
+        f"solutions/{place}/{module}.json": _json(_solution(kernel, op, target, defined, module)),
         f"workloads/{place}.jsonl": _json_lines(workloads),
         f"traces/{place}.jsonl": _json_lines(traces),
     }

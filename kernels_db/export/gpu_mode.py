@@ -89,13 +89,13 @@ def _error(found, exact):
 '''
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
+def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> Path:
     """Write the files into a new directory below `directory` and return that.
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
     op, target = parse_op(kernel.spec), Target.parse(kernel.target)
-    module = module_name(kernel)
+    module = name or module_name(kernel)
     imported = op.origin is not None and op.origin.format == NAME
     files = {"submission.py": _submission(kernel, op, module, imported)}
     if not imported:

@@ -29,7 +29,7 @@ VERSION = 1
 """Of the repository: another kernel is another repository, so it never counts up."""
 
 
-def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name: str | None = None) -> Path:
     """Write the repository into a new directory below `directory` and return that.
 
     It holds the other kernels as well, and where they are for several types of device, a variant for each. Raises
@@ -37,7 +37,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> P
     """
     kernels = joined([kernel, *others])
     op = parse_op(kernels[0].spec)
-    module = module_name(*kernels)
+    module = name or module_name(*kernels)
     devices = devices_of(kernels)
     files: dict[str, str] = {}
     for device in devices:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +17,17 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
 """The requirements of a candidate's language beside torch."""
+
+NAME_PREFIX = "warpsmith_"
+LONGEST_NAME = 80
+NAME = re.compile(rf"(?=.{{1,{LONGEST_NAME}}}\Z){NAME_PREFIX}[a-z0-9][a-z0-9_]*")
+"""Import names that a user may give an export.
+
+The name is that of the package, of its namespace in `torch.ops` and, in capitals, of its environment variable; the
+prefix keeps all three apart from those of others.
+"""
+RESERVED = frozenset({"kernel_cache", "kernels", "plans", "shadow_dir", "shadow_every", "watch"})
+"""Names whose variable is one that packages read for something else."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +58,32 @@ def module_name(*kernels: ExportedKernel) -> str:
     It holds a hash of all that decides the op's behaviour: reference, source and envelope of each kernel, in
     whatever order they are given. Two exports of one op that differ in any of them can be loaded side by side.
     """
-    digests = sorted(_digest(kernel) for kernel in kernels)
-    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return f"warpsmith_{kernels[0].spec['name']}_{digest[:8]}"
+    return f"warpsmith_{kernels[0].spec['name']}_{_joint_digest(kernels)[:8]}"
+
+
+def export_version(*kernels: ExportedKernel) -> str:
+    """Return the version of an export (PEP 440): `2026.11.26.45296+1f413f10`.
+
+    It is made of the day (UTC) and the second of the day on which the latest of the kernels was verified, and of the
+    hash of `module_name`. A kernel that was verified later is thus a later version under the same name. `0` is in
+    place of an unknown time.
+    """
+    moments = [datetime.fromisoformat(kernel.verified_at) for kernel in kernels if kernel.verified_at]
+    version = "0"
+    if moments:
+        latest = max(moment.astimezone(UTC) for moment in moments)
+        seconds = latest.hour * 3600 + latest.minute * 60 + latest.second
+        version = f"{latest.year}.{latest.month}.{latest.day}.{seconds}"
+    return f"{version}+{_joint_digest(kernels)[:8]}"
+
+
+def check_name(name: str) -> str | None:
+    """Return what is expected in place of an import name that no export may have; None for a good one."""
+    if not NAME.fullmatch(name):
+        return f"{NAME_PREFIX} and then lower case letters, digits and underscores, at most {LONGEST_NAME} in all"
+    if name.removeprefix(NAME_PREFIX) in RESERVED:
+        return f"another name: {name.upper()} is a variable that every export reads"
+    return None
 
 
 def kernel_name(kernel: ExportedKernel) -> str:
@@ -56,6 +92,11 @@ def kernel_name(kernel: ExportedKernel) -> str:
     It is made of language, architecture, and a hash as in `module_name`.
     """
     return f"{kernel.language}_{Target.parse(kernel.target).arch}_{_digest(kernel)[:8]}"
+
+
+def _joint_digest(kernels: Sequence[ExportedKernel]) -> str:
+    digests = sorted(_digest(kernel) for kernel in kernels)
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _digest(kernel: ExportedKernel) -> str:

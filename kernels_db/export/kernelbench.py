@@ -32,7 +32,7 @@ NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
+def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> Path:
     """Write the file into a new directory below `directory` and return that.
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
@@ -43,7 +43,7 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
     errors = _unsaid(op, workload, imported=problem is not None)
     if errors:
         raise SpecErrors(errors)
-    module = module_name(kernel)
+    module = name or module_name(kernel)
     note = f"The inputs are those of the workload {workload['id']}: the format has room for one."
     parts = [
         LICENSE_HEADER + docstring(op.name, op.description, [note, "", *summary(kernel)]),

@@ -17,14 +17,14 @@ from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.spec.op import parse_op
 
 
-def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name: str | None = None) -> Path:
     """Write the file into a new directory below `directory` and return that.
 
     It holds the other kernels as well. Raises FileExistsError where the directory exists, SpecErrors where the
     others are not of the same op.
     """
     kernels = joined([kernel, *others])
-    module = module_name(*kernels)
+    module = name or module_name(*kernels)
     return write_project(
         directory, f"{module}-module", {f"{module.removeprefix('warpsmith_')}.py": _module_text(kernels, module)}
     )

@@ -17,11 +17,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from warpsmith.kernels_db.export.evidence import in_docstring, provenance
+from warpsmith.kernels_db.export.evidence import in_docstring, license_text, provenance
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import (
     RUNTIME_DEPENDENCIES,
     ExportedKernel,
+    export_version,
     kernel_name,
     module_name,
     runtime_needs,
@@ -56,19 +57,22 @@ _TEMPLATES = Environment(
     autoescape=False,  # noqa: S701 - the results are Python, TOML and Markdown, not markup
 )
 PROVENANCE = "provenance.json"
-"""The file with the kernel's origin, and a SHA-256 of every other file of the package."""
+"""The file with the kernel's origin, and a SHA-256 of every other file of the package and beside it."""
+
+BESIDE = ("pyproject.toml", "README.md", "LICENSE")
+"""The files of the project beside the package."""
 _TEMPLATES.filters["in_docstring"] = in_docstring
 REFERENCE_HEADER = '"""The PyTorch reference: the fallback, and what the kernel was checked against."""\n\n'
 
 
-def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name: str | None = None) -> Path:
     """Write the package below `directory` and return its project directory.
 
     It holds the other kernels as well. Raises FileExistsError where that project directory exists: an export never
     overwrites what may have been changed. Raises SpecErrors where the others are not of the same op (`joining`).
     """
     kernels = joined([kernel, *others])
-    module = module_name(*kernels)
+    module = name or module_name(*kernels)
     return write_project(directory, module, project_files(kernels, module))
 
 
@@ -83,14 +87,11 @@ def project_files(kernels: Sequence[ExportedKernel], module: str, vllm_layer: st
         static = resources.files("warpsmith.kernels_db.export") / "package_files"
         files |= {"_vllm.py": (static / "_vllm.py").read_text("utf-8"), "_layer.py": vllm_layer}
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
-    files[PROVENANCE] = json.dumps({**provenance(*kernels), "files": digests}, indent=1)
-    packaged = {f"{module}/{name}": text for name, text in files.items()}
-    packaged["pyproject.toml"] = _TEMPLATES.get_template("pyproject.toml.j2").render(context)
-    packaged["README.md"] = _TEMPLATES.get_template("README.md.j2").render(context)
-    packaged["LICENSE"] = (resources.files("warpsmith.kernels_db.export") / "package_files" / "LICENSE").read_text(
-        "utf-8"
-    )
-    return packaged
+    rendered = (_TEMPLATES.get_template(f"{name}.j2").render(context) for name in BESIDE[:2])
+    around = dict(zip(BESIDE, [*rendered, license_text()], strict=True))
+    beside = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in around.items()}
+    files[PROVENANCE] = json.dumps({**provenance(*kernels), "files": digests, "beside": beside}, indent=1)
+    return {f"{module}/{name}": text for name, text in files.items()} | around
 
 
 def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
@@ -145,6 +146,7 @@ def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
         "dependencies": ["torch>=2.4", *(need for need in runtime_needs(kernels) if need in always)],
         "extras": {language: more for language, more in extras.items() if more},
         "warpsmith_version": version("warpsmith"),
+        "version": export_version(*kernels),
     }
 
 

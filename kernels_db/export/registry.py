@@ -25,25 +25,28 @@ class Format:
     """An export format and its `build`.
 
     `build(kernel, directory)` writes a new directory below the one that it is given and returns it; where
-    `several`, more kernels of the same op may follow. It raises FileExistsError where that directory exists, and
-    SpecErrors where the format cannot say the op.
+    `several`, more kernels of the same op may follow, and where `importable`, `name` may give the import name in place
+    of `module_name`. It raises FileExistsError where that directory exists, and SpecErrors where the format cannot say
+    the op.
     """
 
     name: str
     title: str
     build: Callable[..., Path]
     several: bool = False
+    importable: bool = True
 
-    def write(self, kernels: Sequence[ExportedKernel], directory: Path) -> Path:
-        """Call `build` with one kernel or several.
+    def write(self, kernels: Sequence[ExportedKernel], directory: Path, name: str | None = None) -> Path:
+        """Call `build` with one kernel or several; `name` is the import name, where it is not `module_name`.
 
-        Raises SpecErrors as well where the format has room for one alone.
+        Raises SpecErrors as well where the format has room for one alone. A name only for a format that is importable.
         """
         if len(kernels) > 1 and not self.several:
             able = ", ".join(each.name for each in FORMATS if each.several)
             expected = f"one: a submission to a benchmark is one kernel; of the formats {able} hold several"
             raise SpecErrors([SpecError("kernels", f"{len(kernels)} kernels", expected)])
-        return self.build(kernels[0], directory, *kernels[1:])
+        given = {} if name is None else {"name": name}
+        return self.build(kernels[0], directory, *kernels[1:], **given)
 
 
 FORMATS = (
@@ -54,7 +57,12 @@ FORMATS = (
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),
-    Format(library.NAME, "The kernel with its op, whole verdict and lineage, for another Warpsmith", library.build),
+    Format(
+        library.NAME,
+        "The kernel with its op, whole verdict and lineage, for another Warpsmith",
+        library.build,
+        importable=False,
+    ),
 )
 """The first is the default."""
 

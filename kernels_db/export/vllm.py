@@ -42,13 +42,13 @@ LAYERS = {
 """By the op's name."""
 
 
-def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name: str | None = None) -> Path:
     """Write the package with its plugin below `directory` and return its project directory.
 
     Raises FileExistsError where that exists, SpecErrors where no layer of vLLM's is known that the op could be.
     """
     kernels = joined([kernel, *others])
-    module = module_name(*kernels)
+    module = name or module_name(*kernels)
     layer = _layer_source(parse_op(kernels[0].spec))
     files = package.project_files(kernels, module, vllm_layer=layer)
     return write_project(directory, module, files)

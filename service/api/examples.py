@@ -8,9 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from warpsmith.kernels_db.spec.op import Op, load_op
-
-PLACES = (Path(__file__).resolve().parents[1] / "examples", Path(__file__).resolve().parents[2] / "examples")
-"""Directories of the specs, in an installed package and in a checkout."""
+from warpsmith.service.local.examples import list_examples
 
 
 class ExampleDocument(BaseModel):
@@ -23,16 +21,10 @@ class ExampleDocument(BaseModel):
     text: str = Field(description="The spec as YAML, with its comments")
 
 
-def example_directory() -> Path | None:
-    """Find the op specs that ship; None where the package was built without them."""
-    return next((place for place in PLACES if place.is_dir()), None)
-
-
 @lru_cache(maxsize=1)
 def load_examples() -> tuple[ExampleDocument, ...]:
     """Load every example, by name; none where the package was built without them."""
-    directory = example_directory()
-    return tuple(_load_example(path) for path in sorted(directory.glob("*.yaml"))) if directory else ()
+    return tuple(_load_example(path) for path in list_examples().values())
 
 
 def devices_of(op: Op) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.export.joining import joined
-from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.export.kernel import ExportedKernel, check_name
 from warpsmith.kernels_db.export.registry import named
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.errors import SpecErrors, shown
@@ -72,14 +72,18 @@ def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]
     _check_joinable(asked, kernels)
 
 
-def make_archive(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes]:
+def make_archive(kernels: Sequence[ExportedKernel], form: str, import_name: str | None = None) -> tuple[str, bytes]:
     """Export the kernels in a format; returns the directory's name and a zip of it.
 
-    Raises NotExpressible where the format has no room for a part of the op.
+    Raises NotExpressible where the format has no room for a part of the op, InvalidInput for a bad import name.
     """
+    if import_name is not None:
+        expected = check_name(import_name) if named(form).importable else f"no name with {form}: nothing imports it"
+        if expected is not None:
+            raise InvalidInput.one("query.name", import_name, expected)
     with tempfile.TemporaryDirectory(prefix="warpsmith-export-") as directory:
         try:
-            project = named(form).write(kernels, Path(directory))
+            project = named(form).write(kernels, Path(directory), import_name)
         except SpecErrors as error:
             found = [FieldError(field=f"op.{e.field}", found=shown(e.found), expected=e.expected) for e in error.errors]
             raise NotExpressible(found) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,4 +19,11 @@ Key = Annotated[
         "--key", envvar="WARPSMITH_API_KEY", help="API key, where the service asks for one.", show_envvar=True
     ),
 ]
-OpFile = Annotated[Path, typer.Argument(help="Op spec, YAML or JSON.", metavar="OP.yaml", show_default=False)]
+OpArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A spec file, YAML or JSON; or the id or name of an op: a stored one, else an example that ships.",
+        metavar="OP",
+        show_default=False,
+    ),
+]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
+from warpsmith.kernels_db.export.package import BESIDE, PROVENANCE
 from warpsmith.workers.exports import report
+from warpsmith.workers.exports.project import NotAnExport, Refused, check_contents, open_project
 
 LARGEST_FILE_BYTES = 64 * 2**20
 LARGEST_TOTAL_BYTES = 256 * 2**20
@@ -19,8 +23,12 @@ class ArchiveError(ValueError):
     """The archive is refused; nothing was written."""
 
 
-def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Path]:
+def unpack(
+    content: bytes, directory: Path, *, replace: bool = False, told: Callable[[str], None] | None = None
+) -> list[Path]:
     """Write the archive's files under `directory` and return their paths.
+
+    A package of the same import name and another version that is as it was exported is replaced; `told` says so.
 
     Refused whole, before anything is written: content that is no zip archive; names that lead out of `directory`;
     links; archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; a file where a directory has to be;
@@ -39,20 +47,54 @@ def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Pa
     for place in dict.fromkeys(place for path in files for place in path.parents):
         if place.exists() and not place.is_dir():
             raise ArchiveError(f"output: found {place}, which is a file, expected a directory or nothing yet")
+    older = _find_older(files, directory)
     if not replace:
         for path, data in files.items():
-            if path.exists() and (not path.is_file() or path.read_bytes() != data):
+            if path not in older and path.exists() and (not path.is_file() or path.read_bytes() != data):
                 raise ArchiveError(
                     f"output: found {path} with another content, expected a new file; give --force to replace it"
                 )
-        _refuse_other_files(files, directory)
+        _refuse_other_files({*files, *older}, directory)
+    for path, said in older.items():
+        path.unlink()
+        if said and told is not None:
+            told(said)
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return sorted(files)
 
 
-def _refuse_other_files(files: Mapping[Path, bytes], directory: Path) -> None:
+def _find_older(files: Mapping[Path, bytes], directory: Path) -> dict[Path, str]:
+    """Return the files of packages that new versions in `files` replace; beside one of each, what is said of it.
+
+    Such a package has only files that were exported, none of which was changed, and those of its verification.
+    """
+    older: dict[Path, str] = {}
+    for name in {path.relative_to(directory).parts[0] for path in files}:
+        root = directory / name
+        try:
+            there = open_project(root)
+            new = json.loads(files[there.package / PROVENANCE])["version"]
+            check_contents(there)
+            changed = [one for one in BESIDE if _sha256(root / one) != there.provenance["beside"][one]]
+            old = there.provenance["version"]
+        except (NotAnExport, Refused, OSError, KeyError, AttributeError, TypeError, ValueError):
+            continue  # no package, one of before packages had versions, or one that was changed
+        if changed or old == new:
+            continue
+        of_package = (path for path in sorted(there.package.rglob("*")) if "__pycache__" not in path.parts)
+        ours = [*of_package, *(root / one for one in (*BESIDE, *report.NAMES))]
+        older |= dict.fromkeys((path for path in ours if path.is_file() and not path.is_symlink()), "")
+        older[there.package / PROVENANCE] = f"{name}: {new} in place of {old}"
+    return older
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _refuse_other_files(files: Collection[Path], directory: Path) -> None:
     """Raise where a directory that the archive would fill holds other files."""
     for name in {path.relative_to(directory).parts[0] for path in files}:
         root = directory / name

@@ -346,9 +346,11 @@ class Client:
         """List a kernel's re-verifications, newest first."""
         return self._list(f"/v1/kernels/{_check_id(kernel_id)}/reverifications", ReverificationSummary, {})
 
-    def export(self, kernel_id: str, form: str = "package", others: Sequence[str] = ()) -> bytes:
-        """Fetch an export of the kernel, with `others` of its op, as a zip archive."""
-        params = {"format": form, "with": list(others)}
+    def export(
+        self, kernel_id: str, form: str = "package", others: Sequence[str] = (), name: str | None = None
+    ) -> bytes:
+        """Fetch an export of the kernel, with `others` of its op, as a zip archive; `name` is its import name."""
+        params = {"format": form, "with": list(others)} | ({} if name is None else {"name": name})
         return self._send_raw("GET", f"/v1/kernels/{_check_id(kernel_id)}/export", params=params).content
 
     def audit(self, most: int, **filters: str | None) -> list[AuditDocument]:

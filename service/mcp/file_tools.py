@@ -27,22 +27,31 @@ class Packing:
     def export_kernel(
         self,
         kernel: Annotated[
-            str, Field(min_length=1, description="A kernel's id, `kn_...`, or an op's name for its best")
+            str, Field(min_length=1, description="A kernel's id, `kn_...`, or an op's name or id for its best")
         ],
         directory: Annotated[
             str, Field(min_length=1, description="Directory on the machine of this server that receives the package")
         ],
         target: Annotated[str | None, Field(description="With an op's name: only kernels for this target")] = None,
+        name: Annotated[
+            str | None,
+            Field(
+                max_length=80,
+                description="Import name in place of one with a hash, such as `warpsmith_gelu_tanh`; a later kernel is "
+                "a later version of it",
+            ),
+        ] = None,
     ) -> Exported:
         """Write a kernel as a Python package.
 
         It is a PyTorch op with its guards, its PyTorch fallback and its evidence, and needs no Warpsmith. Files that
-        exist with another content are never replaced: name another directory then."""
+        exist with another content are never replaced, but for an unchanged package of the same name and another
+        version: name another directory then."""
         into = self._desk.check_export_directory(directory)
         with self._desk.client() as client:
             chosen = kernel if kernel.startswith("kn_") else choose_best_kernel(client, kernel, target, "kernel").id
             drifted = describe_drift(client, chosen)
-            content = client.export(chosen)
+            content = client.export(chosen, name=name)
         written = unpack(content, into)
         project = into / written[0].relative_to(into).parts[0]
         return Exported(

@@ -13,6 +13,7 @@ from warpsmith.service.client.http import Client
 from warpsmith.service.documents.nodes import NodeDocument
 from warpsmith.service.documents.searches import SearchDocument, SearchState, SearchSummary
 from warpsmith.service.documents.workloads import read_workload_times
+from warpsmith.service.local.named_ops import find_op, require_op
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import Kernels, NodeReport, Ops, OpSpec, Searches, SearchReport, TreeNode, TreeReport
 from warpsmith.workers.llm.prompt import feedback
@@ -23,6 +24,7 @@ IN_FULL = "rejected by the full verification; read_node says why"
 
 Limit = Annotated[int, Field(ge=1, le=200, description="At most so many, newest first")]
 SearchId = Annotated[str, Field(min_length=1, max_length=32, description="A search's id, `sr_...`")]
+OpFilter = Annotated[str, Field(min_length=1, max_length=128, description="Only those of this op, by name or id")]
 NodeId = Annotated[str, Field(min_length=1, max_length=32, description="A node's id, `nd_...`")]
 
 
@@ -42,20 +44,26 @@ class Reading:
         empty = "No op is stored yet: submit_search and judge_candidate take a spec as YAML."
         return Ops(ops=found, next="read_op shows a spec; submit_search starts a search." if found else empty)
 
-    def read_op(self, op_id: Annotated[str, Field(min_length=1, max_length=32, description="`op_...`")]) -> OpSpec:
+    def read_op(
+        self, op_id: Annotated[str, Field(min_length=1, max_length=128, description="An op's id, `op_...`, or name")]
+    ) -> OpSpec:
         """Read an op's spec: reference, shapes, dtypes, workloads, tolerances.
 
         It is a template for specs of your own, too."""
         with self._desk.client() as client:
-            found = client.op(op_id)
-        return OpSpec(id=found.id, name=found.name, spec=found.spec)
+            found = find_op(client, op_id, "op_id", "the id or name of an op")
+        return OpSpec(id=found.id, name=found.op.name, spec=found.op.document())
 
-    def list_searches(self, state: SearchState | None = None, limit: Limit = 20) -> Searches:
+    def list_searches(
+        self, state: SearchState | None = None, limit: Limit = 20, op: OpFilter | None = None
+    ) -> Searches:
         """List searches, newest first, with their states.
 
         For one that runs in agent mode, list_asks shows the requests that it waits for."""
         with self._desk.client() as client:
-            found = client.searches(most=limit, state=state)
+            found = client.searches(most=limit, state=state, op=op)
+            if op is not None and not found:
+                require_op(client, op, "op")
         return Searches(
             searches=[summarise(item) for item in found],
             next="list_asks(search_id) shows what a running search asks; read_tree shows what it tried.",
@@ -133,13 +141,15 @@ class Reading:
             workloads=read_workload_times(visible),
         )
 
-    def list_kernels(self, op: str | None = None, target: str | None = None, limit: Limit = 50) -> Kernels:
+    def list_kernels(self, op: OpFilter | None = None, target: str | None = None, limit: Limit = 50) -> Kernels:
         """List the kernels that searches kept and those that ship, with their speed-ups.
 
         They are verified winners; speed-ups are over the fastest baseline. `op` is an op's name or id, `target` as in
         `cpu:x86_64`. export_kernel writes one as a package."""
         with self._desk.client() as client:
             found = client.kernels(most=limit, op=op, target=target)
+            if op is not None and not found:
+                require_op(client, op, "op")
         none = "None yet: a search keeps its best candidate once it ends, if it beats a baseline beyond the noise."
         return Kernels(kernels=found, next="export_kernel writes a package." if found else none)
 

@@ -24,7 +24,7 @@ class Ops(BaseModel):
 class OpSpec(BaseModel):
     """One op with its spec."""
 
-    id: str
+    id: str | None = Field(description="null for an example that ships and is not stored")
     name: str
     spec: dict[str, Any]
 

@@ -110,6 +110,14 @@ def export_kernel(
         list[str] | None,
         Query(alias="with", max_length=MOST_OTHERS, description="Other kernels of the same op, by id, for one export"),
     ] = None,
+    import_name: Annotated[
+        Word | None,
+        Query(
+            alias="name",
+            description="The import name in place of one with a hash, such as `warpsmith_gelu_tanh`: a later kernel is "
+            "a later version of it",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Export the kernel as a zip of one directory, by default an importable package.
 
@@ -125,7 +133,7 @@ def export_kernel(
                 raise make_unknown(KernelRow, row.id, "kernel")
         kernels = [collect_kernel(session, row) for row in rows]
     check_exportable(asked, kernels)
-    name, archive = make_archive(kernels, form)
+    name, archive = make_archive(kernels, form, import_name)
     headers = {"Content-Disposition": f'attachment; filename="{name}.zip"', "Content-Length": str(len(archive))}
     return StreamingResponse(_split_chunks(archive), media_type=ZIP, headers=headers)
 

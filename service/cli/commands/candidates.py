@@ -7,15 +7,11 @@ from pathlib import Path
 from warpsmith.kernels_db.formats import kernel_import
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.names import identifier
-from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
-from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory, read_text
+from warpsmith.service.cli.op_argument import load_named_op
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.workers.judging.candidates import raw_file
-
-STORED = "op_"
-"""How the id of a stored op begins."""
 
 
 def import_candidate(
@@ -33,7 +29,7 @@ def import_candidate(
         misuse("FILE", ", ".join(map(str, files)), "one file: a ModelNew, a Solution or a submission")
     if format_name is not None and format_name not in kernel_import.FORMATS:
         misuse("--format", format_name, f"one of {', '.join(kernel_import.FORMATS)} for a candidate")
-    spec = load_named_op(op, url, key)
+    spec = load_named_op(op, url, key, "--op")
     found = kernel_import.adapt(raw_file(files[0], read_text("FILE", files[0])), spec, format_name)
     path = output or Path(f"{spec.name}_{identifier(files[0].stem, 'candidate')}.py")
     data = found.source.encode("utf-8")
@@ -49,15 +45,4 @@ def import_candidate(
         print_json(said | {"output": str(path), "notes": list(found.notes)})
         return
     tell(f"a candidate for {spec.name} from {found.format} in {path}: free Python, of the {tier} tier")
-    spec_file = op if not op.startswith(STORED) else "OP.yaml"
-    say(f"next: warpsmith judge {spec_file} {path} --language {kernel_import.LANGUAGE}")
-
-
-def load_named_op(text: str, url: str | None, key: str | None) -> Op:
-    """Load the op of a spec file, or the stored op of an id."""
-    if Path(text).is_file():
-        return load_op(Path(text))
-    if not text.startswith(STORED):
-        misuse("--op", text, f"a spec file that exists, or the id of a stored op ({STORED}...)")
-    with connected(url, key) as client:
-        return parse_op(client.op(text).spec)
+    say(f"next: warpsmith judge {op} {path} --language {kernel_import.LANGUAGE}")

@@ -12,13 +12,13 @@ import typer
 
 from warpsmith.kernels_db.formats import op_import
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
-from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store import pool_file
 from warpsmith.service.cli.commands.candidates import import_candidate
 from warpsmith.service.cli.commands.pools import import_pool
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory
-from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.op_argument import load_named_op
+from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.settings import ServiceSettings
@@ -44,7 +44,7 @@ def import_file(
     ] = None,
     op: Annotated[
         str | None,
-        typer.Option("--op", help="FILE is a ModelNew, a Solution or a submission, for this op: a spec or an id."),
+        typer.Option("--op", help="FILE is a ModelNew, a Solution or a submission for this op: file, id or name."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="The op spec to write, by default NAME.json here; with --op the candidate.")
@@ -104,15 +104,17 @@ def import_file(
 
 
 def give_back(
-    op: OpFile,
+    op: OpArgument,
     output: Annotated[Path, typer.Option(help="Directory that receives the files.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist with another content.")] = False,
+    url: Url = None,
+    key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Write the files that a spec was imported from, byte for byte."""
-    spec = load_op(op)
+    spec = load_named_op(op, url, key)
     if spec.origin is None or not spec.origin.files:
-        misuse("OP", str(op), "a spec that was imported, and so has an origin with files")
+        misuse("OP", op, "a spec that was imported, and so has an origin with files")
     files = raw_files(spec.origin)
     paths = [output / PurePosixPath(file.path) for file in files]
     for file, path in zip(files, paths, strict=True):

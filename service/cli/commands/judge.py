@@ -1,4 +1,4 @@
-"""`warpsmith judge`: judges one candidate without service, database or broker."""
+"""`warpsmith judge`: judges one candidate without database or broker; only an op by name may ask a service."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
-from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
-from warpsmith.service.cli.options import Json, OpFile
+from warpsmith.service.cli.op_argument import load_named_op
+from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, misuse
 from warpsmith.service.client.progress import build_result_rows, build_result_table
@@ -32,7 +32,7 @@ MOST_KERNELS = 12
 
 
 def judge(
-    op: OpFile,
+    op: OpArgument,
     file: Annotated[
         Path,
         typer.Argument(
@@ -68,13 +68,16 @@ def judge(
         SandboxLevel | None,
         typer.Option(help="Least confinement of what runs; WARPSMITH_SANDBOX_MINIMUM where not given."),
     ] = None,
+    url: Url = None,
+    key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Compile, check against PyTorch and time one candidate.
 
-    Exit code 0: accepted, or at level compile: it compiles; 1: not; 2: misuse.
+    It runs on this machine; a service is asked for the op alone, where that is no file. Exit code 0: accepted, or at
+    level compile: it compiles; 1: not; 2: misuse.
     """
-    spec = load_op(op)
+    spec = load_named_op(op, url, key)
     if level not in LEVELS:
         misuse("--level", level, f"one of {', '.join(LEVELS)}")
     source = read_text("FILE.py", file)

@@ -18,6 +18,7 @@ from warpsmith.service.client.errors import FAILED, CommandError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.kernels import choose_best_kernel, describe_drift, has_drifted
 from warpsmith.service.documents.figures import format_ratio, format_share
+from warpsmith.service.local.named_ops import require_op
 
 VERIFIED = registry.FORMATS[0].name
 """The format that `verify-export` reads."""
@@ -25,7 +26,7 @@ FORMATS = (*(each.name for each in registry.FORMATS), "pool")
 
 
 def kernels(
-    op: Annotated[str | None, typer.Option(help="Only those of this op, by name.")] = None,
+    op: Annotated[str | None, typer.Option(help="Only those of this op, by name or id.")] = None,
     target: Annotated[str | None, typer.Option(help="Only those for this target.")] = None,
     url: Url = None,
     key: Key = None,
@@ -37,6 +38,8 @@ def kernels(
     """
     with connected_or_embedded(url, key, must_work=False) as (client, _):
         found = client.kernels(op=op, target=target)
+        if op is not None and not found:
+            require_op(client, op, "--op")
     if as_json:
         print_json(found)
         return
@@ -58,8 +61,8 @@ def export(
         list[str],
         typer.Argument(
             metavar="KERNEL|OP|SEARCH",
-            help="A kernel's id, or an op's name for its best kernel; several kernels of one op for one export. With "
-            "--format pool a search's id.",
+            help="A kernel's id, or an op's name or id for its best kernel; several kernels of one op for one export. "
+            "With --format pool a search's id.",
         ),
     ],
     format_name: Annotated[
@@ -78,6 +81,13 @@ def export(
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="With an op's name: only kernels for this target.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Import name in place of one with a hash, such as warpsmith_gelu_tanh: a later kernel is a later "
+            "version of it."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist with another content.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Verify a package once it is written, as verify-export does.")
@@ -94,10 +104,7 @@ def export(
     if format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     if format_name == "pool":
-        if target is not None:
-            misuse("--target", target, "no target with --format pool: a search has one")
-        if len(what) > 1:
-            misuse("KERNEL|OP|SEARCH", " ".join(what), "one search with --format pool")
+        _check_for_pool(what, target, name)
         export_pool(what[0], output, force, url, key, as_json)
         return
     output = output or Path("exports")
@@ -105,9 +112,9 @@ def export(
         chosen = [each if each.startswith("kn_") else choose_best_kernel(client, each, target).id for each in what]
         for each in chosen:
             warn_if_drifted(client, each)
-        content = client.export(chosen[0], format_name, chosen[1:])
+        content = client.export(chosen[0], format_name, chosen[1:], name)
     try:
-        written = unpack(content, output, replace=force)
+        written = unpack(content, output, replace=force, told=say)
     except ArchiveError as error:
         raise CommandError(str(error)) from None
     if not as_json:
@@ -133,6 +140,16 @@ def export(
         show(report)
     if report is not None and not report.passed:
         raise typer.Exit(FAILED)
+
+
+def _check_for_pool(what: list[str], target: str | None, name: str | None) -> None:
+    """End with misuse for what is said of kernels alone."""
+    if target is not None:
+        misuse("--target", target, "no target with --format pool: a search has one")
+    if name is not None:
+        misuse("--name", name, "no name with --format pool: nothing imports it")
+    if len(what) > 1:
+        misuse("KERNEL|OP|SEARCH", " ".join(what), "one search with --format pool")
 
 
 def warn_if_drifted(client: Client, kernel_id: str) -> None:

@@ -10,13 +10,14 @@ from rich.table import Table
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
-from warpsmith.service.api.examples import example_directory
 from warpsmith.service.cli.commands import imports
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.cli.connection import connected
-from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.op_argument import load_named_op
+from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, CommandError
+from warpsmith.service.local.examples import list_examples
 from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.reference.refusals import grouped
@@ -30,12 +31,14 @@ app.command("origin")(imports.give_back)
 
 @app.command()
 def validate(
-    op: OpFile,
+    op: OpArgument,
     target: Annotated[str, typer.Option(help="The target whose workloads are shown.")] = "cpu",
+    url: Url = None,
+    key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Check a spec without running anything; names every bad field."""
-    spec = load_op(op)
+    spec = load_named_op(op, url, key)
     workloads = spec.workloads_for(Target.parse(target))
     if as_json:
         shown = [
@@ -52,15 +55,17 @@ def validate(
 
 @app.command()
 def check(
-    op: OpFile,
+    op: OpArgument,
     target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    url: Url = None,
+    key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Judge a spec: its reference must run, wrong answers must fail, PyTorch must be right.
 
     Exit code 0: admitted; 1: not; 2: misuse.
     """
-    spec = load_op(op)
+    spec = load_named_op(op, url, key)
     machine.require_judge()
     job = op_job(spec, target, limits_with(ServiceSettings().sandbox_minimum))
     say(f"checking {spec.name} on {job['target']} ({len(job['workloads'])} workloads)")
@@ -101,10 +106,10 @@ def show_admission(verdict: Verdict, *, admitted: bool) -> None:
 @app.command()
 def examples(as_json: Json = False) -> None:
     """List the specs that ship with Warpsmith's source."""
-    directory = example_directory()
-    if directory is None:
+    shipped = list_examples()
+    if not shipped:
         raise CommandError("examples: found none, expected a package that was built with them, or a checkout")
-    found = [(path, load_op(path)) for path in sorted(directory.glob("*.yaml"))]
+    found = [(path, load_op(path)) for path in shipped.values()]
     if as_json:
         print_json([{"name": op.name, "path": str(path), "description": op.description} for path, op in found])
         return

@@ -8,9 +8,10 @@ from typing import Annotated, NoReturn
 import typer
 from rich.table import Table
 
-from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
+from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.spec.yaml_text import as_yaml
-from warpsmith.service.cli.options import Json, OpFile
+from warpsmith.service.cli.op_argument import load_named_op
+from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.documents.escaping import clean_line
@@ -33,7 +34,7 @@ Recorded = Annotated[
 
 
 def workloads(
-    op: OpFile,
+    op: OpArgument,
     calls: Recorded,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The new spec, YAML; standard output where not given.")
@@ -49,13 +50,15 @@ def workloads(
     most: Annotated[
         int, typer.Option(min=1, max=256, help="Workloads that are made, the most frequent.")
     ] = MOST_WORKLOADS,
+    url: Url = None,
+    key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Make an op's bench workloads of recorded calls, each with its frequency as weight.
 
     Exit code 0: done; 2: misuse, and a recording without any call of the op.
     """
-    spec = load_op(op)
+    spec = load_named_op(op, url, key)
     if target is not None and target.partition(":")[0] not in DEVICES:
         misuse("--target", target, f"one of {', '.join(DEVICES)}")
     found = _read(calls)

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.connection import connected, connected_or_embedded
 from warpsmith.service.cli.follow import follow
 from warpsmith.service.cli.import_progress import ImportProgress
-from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.op_argument import find_announced_op
+from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import FAILED, CommandError
 from warpsmith.service.client.http import Client
@@ -27,10 +27,11 @@ from warpsmith.service.client.progress import (
 )
 from warpsmith.service.documents.figures import format_dollars, format_limits
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
+from warpsmith.service.local.named_ops import read_op_file, require_op
 
 
 def search(
-    op: OpFile,
+    op: OpArgument,
     target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
     model: Annotated[
         str | None,
@@ -72,7 +73,8 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Submit a search and follow it to its end; starts a service for itself where none runs."""
-    body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
+    spec = read_op_file(op, "OP")  # a bad file is refused before a service is started
+    body: dict[str, Any] = {"target": target}
     given = {"language": language, "name": name, "tags": tag, "notes": notes}
     body |= {field: value for field, value in given.items() if value is not None}
     if policy:
@@ -84,6 +86,7 @@ def search(
     if limits is not None:
         body["budget"] = limits
     with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
+        body["op"] = (spec or find_announced_op(client, op)).document()
         body["model"] = model_document(client, choice)
         found = client.estimate(body)
         if estimate:
@@ -193,6 +196,8 @@ def searches(
     }
     with connected(url, key) as client:
         found = client.searches(most=None, **filters)
+        if op is not None and not found:
+            require_op(client, op, "--op")
     if as_json:
         print_json(found)
         return

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.service.cli.commands.steer import resolve_node_id
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import read_text
@@ -28,6 +27,7 @@ from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.nodes import NodeDocument
 from warpsmith.service.documents.tries import TryDocument
+from warpsmith.service.local.named_ops import EXPECTED, find_op, read_op_file
 from warpsmith.workers.llm.reply.parsing import Unreadable
 
 LEVELS = ("compile", "screen", "profile")
@@ -38,8 +38,9 @@ def try_file(
     where: Annotated[
         str,
         typer.Argument(
-            metavar="ASK|NODE|OP.yaml",
-            help="The ask to be answered, or a node (nd_... or SEARCH#7); or an op, for its newest open search.",
+            metavar="ASK|NODE|OP",
+            help="The ask to be answered, or a node (nd_... or SEARCH#7); or an op (a file, an id or a name), for its "
+            "newest open search.",
         ),
     ],
     file: Annotated[
@@ -137,8 +138,8 @@ def _find_node(client: Client, where: str) -> str:
         return client.ask(where).node_id
     if where.startswith("nd_") or "#" in where:
         return resolve_node_id(client, where)
-    if not Path(where).is_file():
-        misuse("ASK|NODE|OP.yaml", where, "an ask (ak_...), a node (nd_... or SEARCH#7), or the file of an op's spec")
-    search_id = find_search_of_op(client, load_op(Path(where)))
+    field, expected = "ASK|NODE|OP", f"an ask (ak_...), a node (nd_... or SEARCH#7), or {EXPECTED}"
+    spec = read_op_file(where, field, expected) or find_op(client, where, field, expected).op
+    search_id = find_search_of_op(client, spec)
     say(f"trying for search {search_id}, at its root")
     return resolve_node_id(client, f"{search_id}#0")

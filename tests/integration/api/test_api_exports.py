@@ -198,3 +198,12 @@ def test_the_command_line_writes_several_kernels_as_one(
 def test_an_op_without_a_layer_in_vllm_is_refused(client: TestClient) -> None:
     found = problem(client.get("/v1/kernels/kn_0/export", params={"format": "vllm"}), 422, "not-expressible")
     assert "an op whose layer in vLLM is known: one of rms_norm (RMSNorm)" in found["detail"]
+
+
+def test_an_export_has_the_name_that_is_asked_for(client: TestClient) -> None:
+    response = client.get("/v1/kernels/kn_0/export", params={"name": "warpsmith_add_relu"})
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Disposition"] == 'attachment; filename="warpsmith_add_relu.zip"'
+    for params in ({"name": "torch"}, {"name": "warpsmith_watch"}, {"name": "warpsmith_a", "format": "library"}):
+        refused = problem(client.get("/v1/kernels/kn_0/export", params=params), 422, "invalid-input")
+        assert fields(refused) == ["query.name"]

@@ -40,6 +40,7 @@ MEANING_IS_CHECKED_TOO = (
     "GET /v1/imports",
     "GET /v1/asks",
     "GET /v1/kernels",
+    "GET /v1/kernels/{kernel_id}/export",
     "POST /v1/kernels/reverify",
     "GET /v1/kernels/{kernel_id}/reverifications",
     "GET /v1/bundles",

@@ -57,9 +57,11 @@ class Mortal(Client):
         super().__init__(url)
         self.left = last
 
-    def export(self, kernel_id: str, form: str = "package", others: Sequence[str] = ()) -> bytes:
+    def export(
+        self, kernel_id: str, form: str = "package", others: Sequence[str] = (), name: str | None = None
+    ) -> bytes:
         if kernel_id not in self.exports:
-            self.exports[kernel_id] = super().export(kernel_id, form, others)
+            self.exports[kernel_id] = super().export(kernel_id, form, others, name)
         return self.exports[kernel_id]
 
     def _send_raw(self, method: str, path: str, **arguments: Any) -> Any:

@@ -276,6 +276,23 @@ def test_a_kernel_is_exported_and_never_over_something_else(place: Place) -> Non
     assert not (place.home / "elsewhere").exists()
 
 
+def test_an_export_has_the_name_that_is_asked_for(place: Place) -> None:
+    exported = place.agent.call("export_kernel", kernel="add_relu", directory="mine", name="warpsmith_add_relu")
+    assert exported["package"] == "warpsmith_add_relu"
+    refused = place.agent.refused("export_kernel", kernel="add_relu", directory="mine", name="torch")
+    assert 'query.name: found "torch", expected warpsmith_ and then' in refused
+
+
+def test_an_op_is_read_and_its_searches_are_listed_by_name(place: Place) -> None:
+    assert place.agent.call("read_op", op_id="add_relu")["id"] == "op_seed"
+    example = place.agent.call("read_op", op_id="softmax")
+    assert (example["id"], example["spec"]["name"]) == (None, "softmax")
+    assert "sr_seed" in [each["id"] for each in place.agent.call("list_searches", op="add_relu")["searches"]]
+    for tool in ("list_searches", "list_kernels"):
+        assert place.agent.call(tool, op="softmax")[tool.removeprefix("list_")] == []
+        assert "did you mean add_relu" in place.agent.refused(tool, op="add-relu")
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("get_ask", {}, "ask_id: found None, expected a value: the field is required"),
     ("get_ask", {"ask_id": "ak_none"}, "ak_none"),
@@ -291,7 +308,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "submit_search",
         {"op": "soft_max"},
-        "op: found 'soft_max', expected an op spec, or the id or name of a stored op",
+        "op: found 'soft_max', expected an op spec, or the id or name of an op; stored: add_relu",
     ),
     ("submit_search", {"op": {"name": "x"}}, "reference: found nothing, expected a value: the field is required"),
     ("submit_search", {"op": "add_relu", "budget": {"candidates": 0}}, "budget.candidates: found 0, expected"),

@@ -91,4 +91,5 @@ def test_a_solution_for_a_stored_op_is_written_as_a_candidate(
             code, _, err = run_it(*asked, *more)
             assert (code, words in err) == (2, True), err
         code, _, err = run_it("import", str(solution), "--op", "nowhere.yaml")
-        assert (code, "a spec file that exists, or the id of a stored op" in err) == (2, True)
+        assert code == 2
+        assert "found 'nowhere.yaml', expected a spec file that exists, or the id (op_...) or name of an op" in err

@@ -75,9 +75,15 @@ def test_an_ops_best_kernel_is_one_for_what_the_service_judges_on(
     alive: list[str], target: str | None, expected: str
 ) -> None:
     kept = [
-        SimpleNamespace(id="kn_slow", op_name="layer_norm", target="cpu:x86_64", score=1.1, reverification=None),
-        SimpleNamespace(id="kn_cpu", op_name="layer_norm", target="cpu:x86_64", score=1.3, reverification=None),
-        SimpleNamespace(id="kn_gpu", op_name="layer_norm", target="cuda:sm_90", score=1.4, reverification=None),
+        SimpleNamespace(
+            id="kn_slow", op_id="op_1", op_name="layer_norm", target="cpu:x86_64", score=1.1, reverification=None
+        ),
+        SimpleNamespace(
+            id="kn_cpu", op_id="op_1", op_name="layer_norm", target="cpu:x86_64", score=1.3, reverification=None
+        ),
+        SimpleNamespace(
+            id="kn_gpu", op_id="op_1", op_name="layer_norm", target="cuda:sm_90", score=1.4, reverification=None
+        ),
     ]
     gone = SimpleNamespace(target="cuda:sm_90", alive=False)
     workers = [gone, *(SimpleNamespace(target=each, alive=True) for each in [*alive, None])]
@@ -131,7 +137,8 @@ def test_examples_are_listed(said: Any) -> None:
 def test_a_file_that_is_not_there(said: Any) -> None:
     code, _, err = said("ops", "validate", "nothing.yaml")
     assert code == 2
-    assert err == "error: nothing.yaml: found nothing there, expected a file\n"
+    expected = "a spec file that exists, or the id (op_...) or name of an op"
+    assert err == f"error: OP: found 'nothing.yaml', expected {expected}\n"
 
 
 @pytest.mark.parametrize("command", ["searches", "kernels", "ask", "pools list", "tree sr_1", "export layer_norm"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,18 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export import registry
-from warpsmith.kernels_db.export.kernel import attribute_source, write_project
+from warpsmith.kernels_db.export.kernel import (
+    RESERVED,
+    attribute_source,
+    check_name,
+    export_version,
+    module_name,
+    write_project,
+)
 from warpsmith.kernels_db.spec.op import SpecErrors
 
 SAID: dict[str, Any] = {
@@ -207,3 +216,54 @@ def test_cases_of_a_task_have_names_that_its_harness_reads(tmp_path: Path) -> No
 def test_where_a_module_keeps_its_state() -> None:
     assert attribute_source("linear.weight") == "self.linear.weight"
     assert attribute_source("layers.0.bias") == "getattr(self.layers, '0').bias"
+
+
+NAMED = [form for form in ANY_OP if form.importable]
+
+
+@pytest.mark.parametrize("form", NAMED, ids=lambda form: form.name)
+def test_a_given_name_takes_the_place_of_the_one_with_a_hash(form: registry.Format, tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    project = form.write([kernel], tmp_path, "warpsmith_scaled")
+    assert project.name.replace("-", "_").startswith("warpsmith_scaled")
+    assert module_name(kernel) not in text_of(project)
+    assert "warpsmith_scaled" in text_of(project)
+    assert form.write([kernel], tmp_path).name != project.name
+
+
+def test_a_later_kernel_is_a_later_version_of_the_same_name(tmp_path: Path) -> None:
+    first = exported(SAID, SCALED_ADD_CPP)
+    later = replace(
+        exported(SAID, SCALED_ADD_CPP.replace("for (int64_t i", "for (long i")),
+        verified_at="2026-11-22T01:02:03+02:00",
+    )
+    old, new, both = export_version(first), export_version(later), export_version(first, later)
+    assert re.fullmatch(r"2026\.11\.21\.43200\+[0-9a-f]{8}", old)
+    assert re.fullmatch(r"2026\.11\.21\.82923\+[0-9a-f]{8}", new)
+    assert Version(old) < Version(new)
+    assert both.partition("+")[0] == new.partition("+")[0]
+    assert export_version(replace(first, verified_at="")) == f"0+{module_name(first)[-8:]}"
+    project = registry.named("package").write([first], tmp_path, "warpsmith_scaled")
+    provenance = json.loads((project / "warpsmith_scaled" / "provenance.json").read_text())
+    assert provenance["version"] == old
+    assert f'version = "{old}"' in (project / "pyproject.toml").read_text()
+    assert f'__version__ = "{old}"' in (project / "warpsmith_scaled" / "__init__.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["torch", "gelu", "warpsmith", "warpsmith_", "warpsmith__x", "warpsmith_A", "warpsmith_a-b", "warpsmith_x\n"],
+)
+def test_a_name_that_could_be_anothers_is_refused(name: str) -> None:
+    assert "warpsmith_ and then" in (check_name(name) or "")
+
+
+def test_a_name_whose_variable_is_taken_is_refused() -> None:
+    static = Path(registry.__file__).parent
+    runtime = static.parent / "runtime"
+    files = [*(static / "package_files").glob("*.py"), *runtime.glob("*.py")]
+    variables = {found for file in files for found in re.findall(r'"WARPSMITH_([A-Z_]+)"', file.read_text("utf-8"))}
+    assert {name.lower() for name in variables} == RESERVED
+    assert check_name("warpsmith_watch") == "another name: WARPSMITH_WATCH is a variable that every export reads"
+    assert check_name(f"warpsmith_{'a' * 70}") is None
+    assert check_name(f"warpsmith_{'a' * 71}") is not None

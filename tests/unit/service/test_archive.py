@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import re
 import stat
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.service.client import archive
 from warpsmith.service.client.archive import ArchiveError, unpack
+from warpsmith.workers.exports.project import check_contents, open_project
 
 
 def zipped(files: dict[str, bytes], *, link: str | None = None) -> bytes:
@@ -106,3 +113,54 @@ def test_an_exports_own_verification_is_no_stranger(tmp_path: Path) -> None:
     unpack(content, tmp_path)
     (tmp_path / "pkg" / "verification.json").write_text("{}")
     assert unpack(content, tmp_path) == [tmp_path / "pkg" / "a.py"]
+
+
+def package_of(kernel: ExportedKernel, where: Path) -> bytes:
+    project = registry.named("package").write([kernel], where, "warpsmith_scaled")
+    paths = sorted(path for path in project.rglob("*") if path.is_file())
+    return zipped({path.relative_to(where).as_posix(): path.read_bytes() for path in paths})
+
+
+FIRST = exported(SCALED_ADD, SCALED_ADD_CPP)
+BETTER = replace(
+    exported(SCALED_ADD, SCALED_ADD_CPP.replace("= 0; i", "= 0L; i")), verified_at="2026-11-22T00:00:00+00:00"
+)
+
+
+def test_another_version_takes_the_place_of_an_unchanged_package(tmp_path: Path) -> None:
+    old, new = package_of(FIRST, tmp_path / "old"), package_of(BETTER, tmp_path / "new")
+    out, told = tmp_path / "out", list[str]()
+    unpack(old, out, told=told.append)
+    root = out / "warpsmith_scaled"
+    (root / "verification.json").write_text("{}")
+    unpack(old, out, told=told.append)
+    assert told == []
+    unpack(new, out, told=told.append)
+    [said] = told
+    assert re.fullmatch(r"warpsmith_scaled: 2026\.11\.22\.0\+\w{8} in place of 2026\.11\.21\.43200\+\w{8}", said)
+    assert not (root / "verification.json").exists(), "it is of the other version"
+    check_contents(open_project(root))
+
+
+@pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "warpsmith_scaled/_kernel.py", "mine.txt"])
+def test_a_package_that_was_changed_stays(name: str, tmp_path: Path) -> None:
+    old, new = package_of(FIRST, tmp_path / "old"), package_of(BETTER, tmp_path / "new")
+    unpack(old, tmp_path / "out")
+    mine = tmp_path / "out" / "warpsmith_scaled" / name
+    mine.write_text("mine")
+    with pytest.raises(ArchiveError, match="--force"):
+        unpack(new, tmp_path / "out")
+    assert mine.read_text() == "mine"
+
+
+def test_no_file_that_a_package_names_is_removed_elsewhere(tmp_path: Path) -> None:
+    old, new = package_of(FIRST, tmp_path / "old"), package_of(BETTER, tmp_path / "new")
+    unpack(old, tmp_path / "out")
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    provenance = tmp_path / "out/warpsmith_scaled/warpsmith_scaled/provenance.json"
+    document = json.loads(provenance.read_text())
+    document["beside"]["../../victim.txt"] = hashlib.sha256(b"mine").hexdigest()
+    provenance.write_text(json.dumps(document))
+    unpack(new, tmp_path / "out")
+    assert victim.read_text() == "mine"

@@ -19,6 +19,7 @@ import {
 import { DiffTable, difference } from "../../design/diff";
 import { axesInWords, evidenceOf, type Workload } from "./evidence";
 import styles from "./Kernels.module.css";
+import { notCompared } from "./query";
 import { standingInWords } from "./verification";
 
 const MOST = 200;
@@ -41,21 +42,39 @@ export default function ComparePage() {
     <Page title="Compare kernels">
       <div className={styles.columns}>
         <Side label="First" id={a} onChange={set("a")} />
-        <Side label="Second" id={b} onChange={set("b")} />
+        <Second first={a} id={b} onChange={set("b")} />
       </div>
       {a && b ? (
         <Both a={a} b={b} />
       ) : (
         <EmptyState title="Choose two kernels">
-          <p>Two kernels of one op say most: their times side by side, and the difference of their code.</p>
+          <p>Kernels of one op are compared: their times side by side, and the difference of their code.</p>
         </EmptyState>
       )}
     </Page>
   );
 }
 
-function Side({ label, id, onChange }: { label: string; id: string | null; onChange: (id: string) => void }) {
-  const kernels = useKernels({ limit: MOST });
+/** Once the first is chosen, kernels of its op are offered. */
+function Second({ first, ...side }: { first: string | null } & Omit<SideProps, "label" | "op">) {
+  return first ? <OfItsOp first={first} {...side} /> : <Side label="Second" {...side} />;
+}
+
+function OfItsOp({ first, ...side }: { first: string } & Omit<SideProps, "label" | "op">) {
+  const kernel = useKernel(first);
+  return <Side label="Second" op={kernel.data?.op_name} {...side} />;
+}
+
+interface SideProps {
+  label: string;
+  id: string | null;
+  /** Only kernels of this op are offered. */
+  op?: string | undefined;
+  onChange: (id: string) => void;
+}
+
+function Side({ label, id, op, onChange }: SideProps) {
+  const kernels = useKernels({ limit: MOST, ...(op && { op }) });
   const rows = kernels.data?.items ?? [];
   return (
     <Field label={label}>
@@ -122,6 +141,18 @@ const FACTS: readonly Fact[] = [
 ];
 
 function Comparison({ left, right }: { left: KernelDocument; right: KernelDocument }) {
+  const refused = notCompared(left, right);
+  if (refused) {
+    return (
+      <EmptyState title="Kernels of different ops are not compared">
+        <p>{visible(refused)} Choose two of one op.</p>
+      </EmptyState>
+    );
+  }
+  return <Compared left={left} right={right} />;
+}
+
+function Compared({ left, right }: { left: KernelDocument; right: KernelDocument }) {
   const same =
     left.verification?.fingerprint && left.verification.fingerprint === right.verification?.fingerprint;
   return (

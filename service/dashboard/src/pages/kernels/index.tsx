@@ -4,9 +4,9 @@ import { Choice, Filters, OpAndTarget, Pager, TextFilter, useRoomForBaselines } 
 import { type Listing, sortOf, useListing } from "../../app/listing";
 import { Loading, Page } from "../../app/Page";
 import { inOrder } from "../../app/SpeedUp";
-import { Button, ButtonLink, EmptyState, Table } from "../../design";
+import { Button, ButtonLink, EmptyState, Table, visible } from "../../design";
 import { columns } from "./columns";
-import { isFiltered, kernelQuery, NO_FILTERS, picked, SORTS } from "./query";
+import { isFiltered, kernelQuery, NO_FILTERS, notCompared, picked, SORTS } from "./query";
 import { DRIFT_NAMES } from "./verification";
 
 const LANGUAGES = ["triton", "cuda", "cpp"];
@@ -18,11 +18,13 @@ export default function KernelsPage() {
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const onPick = useCallback((id: string) => setChosen((old) => picked(old, id)), []);
   const [a, b] = chosen;
+  const [left, right] = chosen.map((id) => query.data?.items.find((row) => row.id === id));
+  const refused = left && right ? notCompared(left, right) : null;
   return (
     <Page
       title="Kernels"
       actions={
-        a && b ? (
+        a && b && !refused ? (
           <ButtonLink
             kind="primary"
             to={`/kernels/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`}
@@ -30,7 +32,10 @@ export default function KernelsPage() {
             Compare the two
           </ButtonLink>
         ) : (
-          <Button disabled title="Tick two kernels in the last column">
+          <Button
+            disabled
+            title={refused ? visible(refused) : "Tick two kernels of one op in the last column"}
+          >
             Compare two
           </Button>
         )

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { envelopeOf, evidenceOf, hostInWords, lineageOf } from "./evidence";
-import { kernelQuery, picked } from "./query";
+import { kernelQuery, notCompared, picked } from "./query";
 import { changed, changes } from "./Reverifications";
 import { standingInWords, verificationInWords } from "./verification";
 
@@ -16,6 +16,13 @@ it("keeps two to compare", () => {
   expect(picked([], "a")).toEqual(["a"]);
   expect(picked(["a", "b"], "c")).toEqual(["b", "c"]);
   expect(picked(["a", "b"], "a")).toEqual(["b"]);
+});
+
+it("compares kernels of one op alone", () => {
+  expect(notCompared({ op_name: "gelu" }, { op_name: "gelu" })).toBeNull();
+  expect(notCompared({ op_name: "gelu" }, { op_name: "softmax" })).toBe(
+    "The first is of gelu, the second of softmax: a speed-up of one op says nothing of another's.",
+  );
 });
 
 it("says by what a call was made and what eager costs", () => {

@@ -1,4 +1,4 @@
-import type { KernelQuery } from "../../api/queries";
+import type { KernelQuery, KernelSummary } from "../../api/queries";
 import { sortOf } from "../../app/listing";
 
 export const SORTS = ["created", "score", "limit"] as const;
@@ -24,6 +24,15 @@ export function kernelQuery(params: URLSearchParams): KernelQuery {
 /** Whether anything is left out. */
 export function isFiltered(params: URLSearchParams): boolean {
   return FILTERS.some((name) => params.get(name));
+}
+
+/** Why these two cannot be compared, or null. Speed-ups of different ops say nothing of each other. */
+export function notCompared(
+  left: Pick<KernelSummary, "op_name">,
+  right: Pick<KernelSummary, "op_name">,
+): string | null {
+  if (left.op_name === right.op_name) return null;
+  return `The first is of ${left.op_name}, the second of ${right.op_name}: a speed-up of one op says nothing of another's.`;
 }
 
 /** The two that are compared: a third takes the place of the older one. */

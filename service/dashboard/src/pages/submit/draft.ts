@@ -21,6 +21,9 @@ export interface Draft {
   parameters: Record<string, Record<string, string>>;
   budget: Record<string, string>;
   seeds: string;
+  name: string;
+  /** Between commas. */
+  tags: string;
 }
 
 export const EMPTY: Draft = {
@@ -36,6 +39,8 @@ export const EMPTY: Draft = {
   parameters: {},
   budget: { candidates: "20" },
   seeds: "",
+  name: "",
+  tags: "",
 };
 
 const DRAFT = "warpsmith-draft";

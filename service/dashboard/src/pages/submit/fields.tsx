@@ -1,6 +1,8 @@
+import { useTags } from "../../api/labels";
 import type { OptionsDocument } from "../../api/queries";
-import { Card, Checkbox, Field, format, Select, TextInput, Untrusted } from "../../design";
+import { Card, Checkbox, Field, format, Select, TextInput, Untrusted, visible } from "../../design";
 import { TRY_SECONDS } from "../search/limits";
+import { parseTags } from "../search/steer/labels";
 import type { Draft, Provider } from "./draft";
 import styles from "./Submit.module.css";
 import { deviceOf, languagesOf, limitsOf, rangeOf, targetOf } from "./submission";
@@ -194,6 +196,32 @@ export function BudgetCard({
           />
         </Field>
       )}
+    </Card>
+  );
+}
+
+/** The name and the tags under which lists show the search. */
+export function LabelsCard({ draft, change, problem }: FieldsProps) {
+  const known = useTags().data?.map(({ tag }) => tag) ?? [];
+  const wrongTag = parseTags(draft.tags).map((_, place) => problem(`tags[${place}]`));
+  return (
+    <Card title="How lists show it">
+      <div className={styles.grid}>
+        <Field label="Name" hint="Empty: the op's name" error={problem("name")}>
+          <TextInput
+            value={draft.name}
+            maxLength={120}
+            onChange={(event) => change({ name: event.currentTarget.value })}
+          />
+        </Field>
+        <Field
+          label="Tags"
+          hint={`Separated by commas${known.length ? `; in use: ${visible(known.slice(0, 12).join(", "))}` : ""}`}
+          error={problem("tags") ?? wrongTag.find(Boolean)}
+        >
+          <TextInput value={draft.tags} onChange={(event) => change({ tags: event.currentTarget.value })} />
+        </Field>
+      </div>
     </Card>
   );
 }

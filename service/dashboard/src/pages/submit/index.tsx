@@ -8,7 +8,7 @@ import { Loading, Page } from "../../app/Page";
 import { Button, ErrorNotice } from "../../design";
 import { type Draft, dropDraft, keepDraft, keyFor, readDraft } from "./draft";
 import { EstimateCard } from "./EstimateCard";
-import { BudgetCard, PolicyCard, TargetCard } from "./fields";
+import { BudgetCard, LabelsCard, PolicyCard, TargetCard } from "./fields";
 import { MeaningCard } from "./MeaningCard";
 import { ModelCard } from "./ModelCard";
 import { useCheckedSpec, useEstimate, useSettled } from "./queries";
@@ -90,6 +90,7 @@ function Form({ options: all }: { options: OptionsDocument }) {
         <ModelCard {...fields} pool={pool} />
         <PolicyCard {...fields} />
         <BudgetCard {...fields} />
+        <LabelsCard {...fields} />
         <EstimateCard
           estimate={body ? estimate.data : undefined}
           updating={body !== null && (estimate.isFetching || asked !== JSON.stringify(body))}

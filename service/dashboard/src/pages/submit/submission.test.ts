@@ -67,6 +67,17 @@ it("names a stored op by its id, and gives times in seconds", () =>
     seeds: 2,
   }));
 
+it("labels the search with the name and the tags that were typed", () => {
+  const labelled = { ...AGENT, name: " wide rows ", tags: "nightly, h200,,  nightly" };
+  expect(submissionOf(labelled, SPEC, OPTIONS, []).body).toMatchObject({
+    name: "wide rows",
+    tags: ["nightly", "h200"],
+  });
+  expect(submissionOf({ ...AGENT, name: " ", tags: " , " }, SPEC, OPTIONS, []).body).not.toHaveProperty(
+    "tags",
+  );
+});
+
 it("sends only the parameters that were typed, in their own types", () =>
   expect(
     submissionOf(

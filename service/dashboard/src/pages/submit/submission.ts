@@ -2,6 +2,7 @@
 
 import type { Schemas } from "../../api/client";
 import type { OptionsDocument } from "../../api/queries";
+import { parseTags } from "../search/steer/labels";
 import type { Draft, Provider } from "./draft";
 
 export type CheckedSpec = Schemas["CheckedSpec"];
@@ -117,6 +118,7 @@ export function submissionOf(
   if (Object.keys(problems).length > 0) return { body: null, problems };
 
   const languages = languagesOf(target, options);
+  const tags = parseTags(draft.tags);
   return {
     problems: null,
     body: {
@@ -127,6 +129,8 @@ export function submissionOf(
       ...(Object.keys(budget).length > 0 && { budget }),
       model: modelOf(draft, provider, pool),
       ...(seeds && { seeds: Number(seeds) }),
+      ...(draft.name.trim() && { name: draft.name.trim() }),
+      ...(tags.length > 0 && { tags }),
     },
   };
 }
