@@ -81,7 +81,7 @@ _INTRODUCTION = """# The op spec
 
 An op spec says what to compute, on which shapes, and what counts as right. It is one YAML or JSON document; see
 `examples/` for ready ones. Submit it with `warpsmith search OP.yaml`, or judge a kernel of your own against it with
-`warpsmith judge OP.yaml FILE.py`.
+`warpsmith judge OP.yaml FILE.py`. An op that is stored or ships goes by its name: [op names](guide.md#names-of-ops).
 
 An op has named **axes**, typed **inputs** and **outputs**, and a **reference** in PyTorch that is the truth. Each
 **workload** binds the axes to sizes. Those with the role `bench` are timed and rank the kernels; `test` and `holdout`
