@@ -20,6 +20,9 @@ from warpsmith.kernels_db.store.table_base import Leased
 
 Row = TypeVar("Row", bound=Leased)
 
+OPEN = ("pending", "running")
+"""States of a row that has not ended."""
+
 LONGEST_RESEND = 6
 """Longest pause between two sends of a message, in units of `resend_after_s`.
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from warpsmith.kernels_db.store import tallies
+from warpsmith.kernels_db.store import leases, tallies
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import (
     AttemptRow,
@@ -165,7 +165,7 @@ def _steps(now: float) -> Select[Any]:
     return (
         select(AttemptRow.kind, SearchRow.target, *_sums(waiting, running, retried, deferred), _oldest(waiting, since))
         .join(SearchRow, SearchRow.id == AttemptRow.search_id)
-        .where(AttemptRow.state.in_(("pending", "running")))
+        .where(AttemptRow.state.in_(leases.OPEN))
         .group_by(AttemptRow.kind, SearchRow.target)
     )
 
@@ -178,22 +178,14 @@ def _profiles(now: float) -> Select[Any]:
     return (
         select(SearchRow.target, *_sums(waiting, running, never, never), _oldest(waiting, ProfileRow.created_at))
         .join(SearchRow, SearchRow.id == ProfileRow.search_id)
-        .where(ProfileRow.state.in_(("pending", "running")))
+        .where(ProfileRow.state.in_(leases.OPEN))
         .group_by(SearchRow.target)
     )
 
 
 def _tries() -> Select[Any]:
     """Select the tries of candidates by target."""
-    waiting, running = TryRow.state == "pending", TryRow.state == "running"
-    retried = or_(and_(waiting, TryRow.tries > 0), and_(running, TryRow.tries > 1))
-    sums = _sums(waiting, running, retried, TryRow.id.is_(None))
-    return (
-        select(SearchRow.target, *sums, _oldest(waiting, TryRow.created_at))
-        .join(SearchRow, SearchRow.id == TryRow.search_id)
-        .where(or_(waiting, running))
-        .group_by(SearchRow.target)
-    )
+    return _leased(TryRow, SearchRow.target).join(SearchRow, SearchRow.id == TryRow.search_id)
 
 
 def _reverifications() -> Select[Any]:
@@ -201,20 +193,20 @@ def _reverifications() -> Select[Any]:
 
     One whose target has no live judge counts as waiting although it was not sent: it needs the first worker.
     """
-    row = ReverificationRow
-    waiting, running = row.state == "pending", row.state == "running"
-    retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
-    sums = _sums(waiting, running, retried, row.id.is_(None))
-    return select(row.target, *sums, _oldest(waiting, row.created_at)).where(or_(waiting, running)).group_by(row.target)
+    return _leased(ReverificationRow, ReverificationRow.target)
 
 
 def _imports() -> Select[Any]:
     """Select the imports by kind; model workers read them all."""
-    row = ImportRow
+    return _leased(ImportRow, ImportRow.kind)
+
+
+def _leased(row: type[TryRow | ReverificationRow | ImportRow], by: InstrumentedAttribute[str]) -> Select[Any]:
+    """Select what waits and runs of a table of leased rows, none of which is ever deferred."""
     waiting, running = row.state == "pending", row.state == "running"
     retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
     sums = _sums(waiting, running, retried, row.id.is_(None))
-    return select(row.kind, *sums, _oldest(waiting, row.created_at)).where(or_(waiting, running)).group_by(row.kind)
+    return select(by, *sums, _oldest(waiting, row.created_at)).where(row.state.in_(leases.OPEN)).group_by(by)
 
 
 def _sums(*conditions: ColumnElement[bool]) -> Iterator[ColumnElement[int]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Verdict, has_compiled
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import OpRow, SearchRow, TryRow
 from warpsmith.service.documents.profiles import ProfileRowDocument
 from warpsmith.service.documents.tries import TryDocument, TrySummary
@@ -17,9 +17,6 @@ from warpsmith.service.documents.workloads import read_workload_times
 from warpsmith.service.views.rows import make_document
 from warpsmith.workers.llm.prompt import feedback
 from warpsmith.workers.steps.trying import seconds_of_tries
-
-WITHOUT_CODE = (defer(TryRow.source, raiseload=True), defer(TryRow.document, raiseload=True))
-"""For the rows of many tries, whose summaries need neither code nor verdict."""
 
 MOST_OF_NODE = 100
 """The latest tries that a node's document has."""
@@ -32,8 +29,7 @@ def make_try_summary(row: TryRow) -> TrySummary:
 
 def list_tries_of_node(session: Session, node_id: str) -> list[TrySummary]:
     """List a node's latest tries, oldest first."""
-    query = select(TryRow).options(*WITHOUT_CODE).where(TryRow.node_id == node_id)
-    latest = session.scalars(query.order_by(TryRow.created_at.desc(), TryRow.id.desc()).limit(MOST_OF_NODE)).all()
+    latest = listing.list_tries(session, limit=MOST_OF_NODE, node_id=node_id).items
     return [make_try_summary(row) for row in reversed(latest)]
 
 

@@ -13,7 +13,6 @@ from warpsmith.workers.imports.execution import carry_out
 from warpsmith.workers.imports.files import decode_files, encode_files
 from warpsmith.workers.imports.reconciling import reconcile
 from warpsmith.workers.imports.rows import (
-    OPEN,
     ImportKind,
     ImportWork,
     TooManyOpen,
@@ -28,7 +27,6 @@ from warpsmith.workers.imports.rows import (
 from warpsmith.workers.steps.values import Message
 
 __all__ = [
-    "OPEN",
     "ImportKind",
     "ImportWork",
     "Message",

@@ -26,7 +26,6 @@ Stage = Literal["reading", "running", "storing"]
 Fault = Literal["invalid-pool", "invalid-spec", "import-lost", "internal-error"]
 """Kinds of problems that end an import, as the API names them."""
 
-OPEN = ("pending", "running")
 
 MOST_LOST = 10
 """Claims in a row that one call loses to other workers before it leaves the rest to them."""
@@ -66,7 +65,9 @@ def open_import(
     `by`: the name of the API key that sent it.
     """
     session.get(TeamRow, team, with_for_update=True)  # of two at once the second counts the first
-    of_team = select(func.count()).select_from(ImportRow).where(ImportRow.team == team, ImportRow.state.in_(OPEN))
+    of_team = (
+        select(func.count()).select_from(ImportRow).where(ImportRow.team == team, ImportRow.state.in_(leases.OPEN))
+    )
     found = session.scalar(of_team) or 0
     if found >= most_open:
         raise TooManyOpen(team, found)
@@ -171,7 +172,7 @@ def end_with_fault(row: ImportRow, fault: Fault, detail: str, now: float, errors
 
 def prune(session: Session, before: float) -> None:
     """Delete imports that ended before `before`; what they stored stays."""
-    session.execute(delete(ImportRow).where(ImportRow.state.not_in(OPEN), ImportRow.finished_at < before))
+    session.execute(delete(ImportRow).where(ImportRow.state.not_in(leases.OPEN), ImportRow.finished_at < before))
 
 
 def _end(row: ImportRow, state: Literal["done", "failed"], now: float) -> None:

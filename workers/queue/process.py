@@ -10,7 +10,9 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from billiard import current_process
@@ -18,6 +20,7 @@ from billiard import current_process
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.host import find_full_disk
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
@@ -72,6 +75,10 @@ class WorkerProcess:
                     cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
                 )
             return self._judge
+
+    def find_full_disk(self) -> Path | None:
+        """Return a directory of the judge's whose disk has no room left; None where all have some."""
+        return find_full_disk((self.settings.judge_cache_dir, Path(tempfile.gettempdir())))
 
     def mark_ill(self, reason: str) -> None:
         """Take no more steps: this process's device is lost, and what it would say of a candidate is not so.

@@ -5,10 +5,8 @@ They hold no state; the database does.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 
 from celery import Celery, current_task
 from celery.exceptions import Reject
@@ -17,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log, reverification, steps, tracing
-from warpsmith.workers.judge.machine.host import find_full_disk, is_out_of_room
+from warpsmith.workers.judge.machine.host import is_out_of_room
 from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
@@ -124,7 +122,7 @@ def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str) -> bool:
 def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, unfit: str | None) -> bool:
     """Give a step back that its judge made no verdict of; `unfit`: the part of this host that is at fault."""
     # A judge that cannot even start for want of room says no more than that it ended.
-    full = find_full_disk((here.settings.judge_cache_dir, Path(tempfile.gettempdir())))
+    full = here.find_full_disk()
     if unfit == "disk" or full is not None:
         return _put_off(here, work, owner, str(error) if full is None else f"{full} has no room left: {error}")
     if unfit == "device":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -12,7 +9,6 @@ from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
-from warpsmith.workers.judge.machine.host import find_full_disk
 from warpsmith.workers.judging.submission import limits_of, record_job
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.process import WorkerProcess
@@ -78,7 +74,7 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
         return None, f"the judge gave no verdict: {error}", lost_s
     except JudgeDied as error:
         unfit = error.part if isinstance(error, JudgeUnfit) else None
-        if unfit == "disk" or find_full_disk((settings.judge_cache_dir, Path(tempfile.gettempdir()))) is not None:
+        if unfit == "disk" or here.find_full_disk() is not None:
             logger.error("no room left on this host's disk; the try waits for another", error=str(error))
             put_try_back(here.db, work.id, owner)
             return None

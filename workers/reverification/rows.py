@@ -29,7 +29,7 @@ from warpsmith.workers.steps.rows import plain
 from warpsmith.workers.steps.values import Message
 from warpsmith.workers.text import storable
 
-OPEN = ("pending", "running")
+OPEN = leases.OPEN
 """States of a re-verification that is still to bring a result."""
 
 KEPT_OF_EVIDENCE = ("fingerprint", "versions", "score", "score_ci95")

@@ -40,8 +40,6 @@ TryLevel: TypeAlias = Literal["compile", "screen", "profile"]
 
 LEVELS: tuple[TryLevel, ...] = get_args(TryLevel)
 
-OPEN = ("pending", "running")
-
 MOST_OPEN = 4
 """Tries of a search that wait or run at once: the budget is exceeded by no more than these.
 
@@ -93,7 +91,7 @@ def ask_try(
     # An answer has its code compiled, too: that takes no turn of a try that wants the device.
     same = TryRow.level == "compile" if level == "compile" else TryRow.level != "compile"
     counted = select(func.count()).select_from(TryRow).where(TryRow.search_id == search.id, same)
-    waiting = session.scalar(counted.where(TryRow.state.in_(OPEN))) or 0
+    waiting = session.scalar(counted.where(TryRow.state.in_(leases.OPEN))) or 0
     if waiting >= MOST_OPEN:
         raise WrongState("tries", f"{waiting} of this search that wait or run", f"fewer than {MOST_OPEN}: wait for one")
     if (stored := session.scalar(counted) or 0) >= MOST_TRIES:
@@ -195,7 +193,7 @@ def reconcile_tries(db: Database, now: float, settings: Settings) -> list[Messag
     expired, unsent = leases.expired(TryRow, now), leases.unsent(TryRow, now, settings.resend_after_s)
     wanted = or_(expired, unsent)
     with db.reading() as session:
-        query = select(TryRow.id, TryRow.search_id).where(TryRow.state.in_(OPEN), wanted).order_by(TryRow.id)
+        query = select(TryRow.id, TryRow.search_id).where(TryRow.state.in_(leases.OPEN), wanted).order_by(TryRow.id)
         found = session.execute(query.limit(LARGEST_ROUND)).tuples().all()
     messages = []
     for try_id, search_id in found:

@@ -16,7 +16,8 @@ from sqlalchemy import TextClause, select, text
 from tests.services import migrate
 from tests.support import api_support
 from tests.support.steps_support import Driver, create, verdict
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from tests.support.tried import RIGHT, Here
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, ask_profile, claim_profile, finish_profile, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
@@ -27,18 +28,6 @@ from warpsmith.workers.queue.profile_task import perform_profile
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.rows import lock_search
 
-RIGHT = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i] < 0 ? 0 : x[i] + y[i];
-}
-""")
-
-
-def run(x, y, out):
-    kernels.add_relu(x, y, out, out.numel())
-'''
 ROW = {"name": "run", "kind": "region", "count": 5, "total_us": 10.0, "mean_us": 2.0}
 TRACE: dict[str, Any] = {"displayTimeUnit": "ms", "traceEvents": []}
 PROFILED = verdict(
@@ -57,32 +46,6 @@ def coded(db: Database, source: str = RIGHT) -> NodeRow:
         row = session.get_one(NodeRow, node.id)
         row.source = source
     return row
-
-
-class Judge:
-    """Answers every job alike."""
-
-    def __init__(self, answer: Verdict | Exception) -> None:
-        self.answer = answer
-        self.jobs: list[Job] = []
-
-    def judge(self, job: Job, timeout_s: float) -> Verdict:
-        self.jobs.append(job)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
-class Here(WorkerProcess):
-    """A worker whose judge answers what it is told to."""
-
-    def __init__(self, db: Database, answer: Verdict | Exception, home: Path) -> None:
-        super().__init__(Settings(home=home))
-        self.db = db
-        self.double = Judge(answer)
-
-    def judge(self) -> Any:
-        return self.double
 
 
 def test_a_profile_is_asked_for_taken_and_finished_once(db: Database) -> None:

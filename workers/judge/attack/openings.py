@@ -24,7 +24,7 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     small: list[Change] = [{"input": item["name"], "move": "scale", "exponent": -12} for item in floats]
     scalars = [item for item in inputs if kind_of(item) == "scalar"]
     # A changed scalar, beside small tensors: an eps shows beside no others.
-    plans = [_special(item) for item in floats if _may_be_special(item)]
+    plans = [_special(item) for item in inputs if _may_be_special(item)]
     plans += [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
     rows = [list(_of_input(item)) for item in inputs]
     for turn in range(max((len(row) for row in rows), default=0)):
@@ -43,11 +43,12 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
 
 def certain(workload: ResolvedWorkload) -> int:
     """Return how many of the first recipes are asked however little time there is: the special values of each input."""
-    return sum(kind_of(item) == "float" and _may_be_special(item) for item in workload["inputs"])
+    return sum(map(_may_be_special, workload["inputs"]))
 
 
 def _may_be_special(item: ResolvedInput) -> bool:
-    return not item.get("values", {}).get("finite", False) and "range" not in item.get("values", {})
+    values = item.get("values", {})
+    return kind_of(item) == "float" and not values.get("finite", False) and "range" not in values
 
 
 def _special(item: ResolvedInput) -> list[Change]:

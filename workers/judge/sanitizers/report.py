@@ -128,7 +128,7 @@ def arriving_lane(said: bytes, kernels: Collection[str], races: Collection[Findi
     if len(races) >= MOST_RECORDS or not any(_SUMMARY.match(title) for title, _ in records):
         return None
     named = _naming(kernels)
-    left = {frozenset(_places([race.title, line])) for race in races for line in race.details if _PLACE.search(line)}
+    left = {_places((race.title, line)) for race in races for line in race.details if _PLACE.search(line)}
     lanes: set[int] = set()
     for title, details in records:
         if not _FOUND.match(title) or not any(named.search(line) for line in (title, *details)):
@@ -137,17 +137,16 @@ def arriving_lane(said: bytes, kernels: Collection[str], races: Collection[Findi
         if "WAR hazard" not in title or reader is None or not any(line.endswith(_UNKNOWN_YET) for line in details):
             return None
         lanes.add(int(reader[1]) % 32)
-        left.discard(frozenset(_places(line for line in details if "Thread (" in line)))
+        left.discard(_places(line for line in details if "Thread (" in line))
     if left:
         return None
     left_out = set(range(32)) - lanes
     return left_out.pop() if len(left_out) == 1 else None
 
 
-def _places(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the instruction that each line names: a kernel and its offset, `add+0x550`."""
-    for line in lines:
-        yield from (found[1] for found in [_PLACE.search(line)] if found)
+def _places(lines: Iterable[str]) -> frozenset[str]:
+    """Return the instructions that lines name: a kernel and its offset, `add+0x550`."""
+    return frozenset(_PLACE.findall("\n".join(lines)))
 
 
 def _naming(kernels: Collection[str]) -> re.Pattern[str]:
