@@ -51,6 +51,33 @@ if os.fork() == 0:
 print(json.dumps({"times": times, "status": os.wait()[1], "built": len(list(Path(sys.argv[1]).rglob("*.so")))}))
 """
 
+TUNED = """
+import triton
+import triton.language as tl
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": size}) for size in (16, 32, 64)], key=["n"])
+@triton.jit
+def kernel(x, n, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 0)
+"""
+ONE_CALL = """
+import importlib.util, json, sys
+from triton.backends.nvidia import driver as nvidia
+from triton.runtime import driver
+from warpsmith.workers.judge.runner import triton_runtime
+triton_runtime.install()
+triton_runtime.tune_by_one_call()
+driver.set_active(object.__new__(nvidia.CudaDriver))  # there is no device to ask
+spec = importlib.util.spec_from_file_location("tuned", sys.argv[1])
+spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+launched = []
+module.kernel.fn.run = lambda *arguments, **named: launched.append(named["BLOCK"])
+module.kernel[(1,)](None, 3)
+module.kernel[(1,)](None, 3)
+print(json.dumps({"launched": launched}))
+"""
+
 
 def run(script: str, argument: Path, place: Path, **variables: str) -> dict[str, object]:
     """What the script prints, run in `place`."""
@@ -102,3 +129,9 @@ def test_tritons_c_module_is_built_once_and_inherited(tmp_path: Path, libcuda: P
     said = run(PRELOAD, tmp_path / "tools", tmp_path / "place", **place)
     assert said["status"] == 0
     assert said["built"] == 1
+
+
+def test_under_a_sanitizer_each_configuration_is_launched_once_and_the_first_is_taken(tmp_path: Path) -> None:
+    source = tmp_path / "tuned.py"
+    source.write_text(TUNED)
+    assert run(ONE_CALL, source, tmp_path / "place")["launched"] == [16, 32, 64, 16, 16]

@@ -105,7 +105,7 @@ class _Calls:
         source = inputs.InputSource(self.request["workload"]["inputs"], secrets.randbits(62), make, self.device)
         buffers.fill(self.slot, self.inputs, len(self.outputs), source.draw())
         specs = [*self.inputs, *self.outputs]
-        view = self._apart if self.request["apart"] else self.slot.tensor
+        view = self._apart if self.request["sanitized"] else self.slot.tensor
         return [spec.value if spec.shape is None else view(at) for at, spec in enumerate(specs)]
 
     def _apart(self, at: int) -> Any:
@@ -142,6 +142,10 @@ def main() -> int:
         sys.stderr.write(f"the profiled process could not be confined: {answer['refused']}\n")
         return 1
     here.load({name: request[name] for name in ("mode", "path", "math", "language")})
+    if request["sanitized"] and request["device"] == "cuda" and request["language"] == "triton":
+        from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - only a GPU's processes launch
+
+        triton_runtime.tune_by_one_call()
     run, arguments = here.run, calls.arguments(own)
     assert run is not None
     run(*arguments)

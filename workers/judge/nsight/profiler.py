@@ -111,7 +111,7 @@ class Profiler:
             "administrator": self.permission == "administrator",
             "limit_s": self.limit_s,
             "calls": profiled_run.CALLS,
-            "apart": False,
+            "sanitized": False,
         }
         (directory / "request.json").write_text(json.dumps(request))
         without: set[str] = set()

@@ -108,7 +108,7 @@ class Sanitizer:
             "administrator": False,
             "limit_s": self.limit_s,
             "calls": 0,
-            "apart": True,
+            "sanitized": True,
         }
         (directory / "request.json").write_text(json.dumps(request))
         run = [sys.executable, "-P", "-m", "warpsmith.workers.judge.nsight.profiled_run", f"{directory}/request.json"]
