@@ -4,8 +4,8 @@
 
 Needs the GPU that the kernels of the library are for. Each is verified three times on one judge: once to warm up (the
 reference and its baselines stay in their processes, as in a search), once without both (the checks of protocol 2), and
-once in full. Prints the seconds of each gate for the last two and their ratio. Compiling is the same in both and comes
-from the cache. Exits with 1 where a verdict is not `accepted`.
+once in full, with the limits of a search unless others are given. Prints the seconds of each gate for the last two and
+their ratio. Compiling is the same in both and comes from the cache. Exits with 1 where a verdict is not `accepted`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.library import job_of
 from benchmarks.showcase import ask, gpu_target
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.library import Entry, entries
+from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 GATES = ("compile", "reference", "screen", "verify", "time")
@@ -77,7 +78,9 @@ def main() -> int:
     """Measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate_seconds", description="A verification by gate.")
     parser.add_argument("--only", action="append", metavar="OP", help="this op alone; may be given again")
-    parser.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
+    parser.add_argument(
+        "--time-s", type=float, default=DEFAULT_LIMITS["time_s"], help="limits.time_s: seconds of timing a workload"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     found = [one for one in entries() if not arguments.only or one.op.name in arguments.only]

@@ -113,7 +113,7 @@ elif fresh:
     return [
         Cheat(
             "computes many calls in one launch", (27,), language, LONG, source, does, CHECKED, UNWRITTEN, level="verify",
-            honest=HONEST_ADD[language], gains=True,
+            honest=HONEST_ADD[language],
         )
         for language, source in sources.items()
     ]  # fmt: skip

@@ -77,8 +77,8 @@ UNWRITTEN_RUN = "kernels.means[x.shape[0], 64](x, out, x.shape[1])"
 HEAP_IN_ASSEMBLY = """
 at = tl.inline_asm_elementwise(
     "{ .extern .func (.param .b64 r) malloc (.param .b64 a); .param .b64 a; .param .b64 r; .reg .b64 v; .reg .pred p;"
-    " mov.u32 $0, %tid.x; setp.eq.u32 p, $0, 0; mov.b64 v, 8; st.param.b64 [a], v; @p call (r), malloc, (a);"
-    " @p ld.param.b64 v, [r]; cvt.u32.u64 $0, v; }",
+    " mov.u32 $0, %tid.x; mov.b64 v, 8; setp.ne.u32 p, $0, 0; @p bra others; st.param.b64 [a], v;"
+    " call (r), malloc, (a); ld.param.b64 v, [r]; others: cvt.u32.u64 $0, v; }",
     "=r,r", [i.to(tl.int32)], dtype=tl.int32, is_pure=False, pack=1)
 tl.store(out + i, a + b, mask=m & (at != 1))
 """

@@ -26,8 +26,11 @@ from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from celery.worker.consumer import Consumer
 
+    from warpsmith.kernels_db.job.documents import Job, Verdict
     from warpsmith.workers.judge.protocol.client import JudgeClient
 
 logger = log.get(__name__)
@@ -75,6 +78,24 @@ class WorkerProcess:
                     cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
                 )
             return self._judge
+
+    def judge_job(self, job: Job, on_wait: Callable[[], None] | None = None) -> Verdict:
+        """Return the judge's verdict on a job, within the time that the settings give it.
+
+        Raises what `JudgeClient.judge` raises. A lost device makes this process ill, and JudgeUnfit is raised for a
+        verdict, too, where another of this process's jobs lost the device meanwhile: it was made without.
+        """
+        from warpsmith.workers.judge.protocol.client import JudgeUnfit  # noqa: PLC0415 - as in `judge`
+
+        try:
+            verdict = self.judge().judge(job, self.settings.judge_job_timeout_s, on_wait=on_wait)
+            if self.ill is not None:
+                raise JudgeUnfit("device", self.ill)
+        except JudgeUnfit as unfit:
+            if unfit.part == "device":
+                self.mark_ill(str(unfit))
+            raise
+        return verdict
 
     def find_full_disk(self) -> Path | None:
         """Return a directory of the judge's whose disk has no room left; None where all have some."""

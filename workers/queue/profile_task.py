@@ -101,7 +101,7 @@ def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[
     from warpsmith.workers.judge.protocol.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
-        verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)
+        verdict = here.judge_job(profile_job(work, here.settings))
         return *told_of(verdict, work.source), verdict["seconds"].get("exclusive", 0.0)
     except (SpecErrors, JudgeError) as error:
         return {"reason": str(plain(str(error)))}, None, 0.0

@@ -40,7 +40,7 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
 
 def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Finding, Verdict | None] | None:
     """Return the result and its verdict; None where there is none yet, and another try comes."""
-    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout, JudgeUnfit  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     settings = here.settings
     try:
@@ -48,14 +48,12 @@ def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Find
         with LeaseKeeper(
             lambda: renew(here.db, work.id, owner, settings.lease_s, here.db.now()), settings.lease_s
         ) as lease:
-            verdict = here.judge().judge(job, settings.judge_job_timeout_s, on_wait=lease.check)
+            verdict = here.judge_job(job, lease.check)
         return finding(work.evidence, verdict), verdict
     except LeaseLost:
         logger.warning("somebody else holds the re-verification now; it was cut short")
         return None
     except (JudgeDied, JudgeTimeout) as error:
-        if isinstance(error, JudgeUnfit) and error.part == "device":
-            here.mark_ill(str(error))
         logger.warning("the judge did not answer; it will be tried again", error=str(error), tries=work.tries)
         renew(here.db, work.id, owner, 0.0, here.db.now())
         return None

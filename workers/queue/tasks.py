@@ -119,14 +119,14 @@ def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str) -> bool:
     return steps.put_off(here.db, work.attempt_id, owner, reason, here.settings.lease_s, [], here.db.now())
 
 
-def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, unfit: str | None) -> bool:
-    """Give a step back that its judge made no verdict of; `unfit`: the part of this host that is at fault."""
+def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception) -> bool:
+    """Give a step back that its judge made no verdict of."""
+    from warpsmith.workers.judge.protocol.client import JudgeUnfit  # noqa: PLC0415 - model workers have no judge
+
     # A judge that cannot even start for want of room says no more than that it ended.
     full = here.find_full_disk()
-    if unfit == "disk" or full is not None:
+    if (isinstance(error, JudgeUnfit) and error.part == "disk") or full is not None:
         return _put_off(here, work, owner, str(error) if full is None else f"{full} has no room left: {error}")
-    if unfit == "device":
-        here.mark_ill(str(error))
     logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
     # The lease ends now: the reconciler counts the try, and gives up after too many.
     return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())
@@ -141,28 +141,21 @@ def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
 
 def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     """Do a judge or verify step."""
-    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout, JudgeUnfit  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     capped = steps.refusal(here.db, work, here.db.now())
     if capped is not None:
         return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now())
     try:
         with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
-            verdict = here.judge().judge(
-                job_of(work, limits_of(here.settings)),
-                here.settings.judge_job_timeout_s,
-                on_wait=lease.check,
-            )
+            verdict = here.judge_job(job_of(work, limits_of(here.settings)), lease.check)
             note(verdict=verdict["verdict"], gate=verdict["gate"])
-        if here.ill is not None:
-            # Meanwhile another of this worker's jobs lost the device: this one was judged without it.
-            raise JudgeUnfit("device", here.ill)
     except LeaseLost:
         return False
     except JobRefused as refused:
         return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", here.db.now())
     except (JudgeDied, JudgeTimeout) as error:
-        return _give_back(here, work, owner, error, error.part if isinstance(error, JudgeUnfit) else None)
+        return _give_back(here, work, owner, error)
     logger.info("judged", **summary(verdict))
     done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now())
     if done:

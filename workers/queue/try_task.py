@@ -62,10 +62,7 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
         with LeaseKeeper(
             lambda: renew_try(here.db, work.id, owner, settings.lease_s, here.db.now()), settings.lease_s
         ) as lease:
-            verdict = here.judge().judge(job, settings.judge_job_timeout_s, on_wait=lease.check)
-        if here.ill is not None:
-            # Meanwhile another of this worker's jobs lost the device: this one was judged without it.
-            raise JudgeUnfit("device", here.ill)
+            verdict = here.judge_job(job, lease.check)
         return verdict, verdict["reason"], 0.0
     except LeaseLost:
         logger.warning("another worker holds the try now; it was cut short")
@@ -73,13 +70,10 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
         lost_s = here.db.now() - started if error.at_work and work.level != "compile" else 0.0
         return None, f"the judge gave no verdict: {error}", lost_s
     except JudgeDied as error:
-        unfit = error.part if isinstance(error, JudgeUnfit) else None
-        if unfit == "disk" or here.find_full_disk() is not None:
+        if (isinstance(error, JudgeUnfit) and error.part == "disk") or here.find_full_disk() is not None:
             logger.error("no room left on this host's disk; the try waits for another", error=str(error))
             put_try_back(here.db, work.id, owner)
             return None
-        if unfit == "device":
-            here.mark_ill(str(error))
         logger.warning("the judge did not answer; it will be tried again", error=str(error), tries=work.tries)
         renew_try(here.db, work.id, owner, 0.0, here.db.now())
     except (SQLAlchemyError, StorageFull):

@@ -484,6 +484,16 @@ def test_a_judge_that_dies_leaves_it_to_the_next_try(db: Database, tmp_path: Pat
     assert (row_of(db, row_id).outcome, row_of(db, row_id).tries) == ("holds", 2)
 
 
+def test_a_worker_that_lost_its_device_says_nothing_of_a_kernel(db: Database, tmp_path: Path) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id)
+    here = ToldWorker(db, tmp_path, wrong())
+    here.ill = "another job lost the GPU"
+    perform_reverification(here, row_id)
+    assert (row_of(db, row_id).state, row_of(db, row_id).outcome) == ("running", None), "the reconciler returns it"
+    assert kernel(db, kernel_id).standing == "verified"
+
+
 def test_an_op_that_this_version_refuses_says_nothing_of_its_kernel(db: Database, tmp_path: Path) -> None:
     kernel_id = keep(db, OP)
     with db.writing() as session:

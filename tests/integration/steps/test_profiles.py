@@ -22,7 +22,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, ask_profile, claim_profile, finish_profile, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.cli import run
-from warpsmith.workers.judge.protocol.client import JudgeDied
+from warpsmith.workers.judge.protocol.client import JudgeDied, JudgeUnfit
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile
 from warpsmith.workers.settings import Settings
@@ -122,6 +122,22 @@ def test_what_came_of_it_is_stored_and_the_search_is_as_it_was(
         after = session.get_one(NodeRow, node.id)
         assert (after.state, after.verdict, after.score) == (node.state, node.verdict, node.score)
         assert session.get_one(SearchRow, node.search_id).updated_at == before
+
+
+def test_a_profile_that_was_made_without_the_device_is_none(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr("warpsmith.workers.queue.process.end_worker", lambda: ended.append("ended"))
+    node = coded(db)
+    with db.writing() as session:
+        lost, late = ask_profile(session, node.id, time.time())[0].id, "the device is lost"
+    here = Here(db, JudgeUnfit("device", late), tmp_path)
+    perform_profile(here, lost)
+    assert (here.ill, ended) == (f"the judge's host cannot judge, device: {late}", ["ended"])
+    with db.reading() as session:
+        row = session.get_one(ProfileRow, lost)
+        assert (row.state, row.document["reason"]) == ("failed", here.ill)
 
 
 @pytest.mark.nightly
