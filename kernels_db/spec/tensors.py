@@ -66,7 +66,8 @@ class Values(Spec):
     """Whether NaN and infinities never occur. Floating dtypes."""
     range: Annotated[Items[Number], Field(min_length=2, max_length=2)] | None = None
     """Smallest and largest value, both included; NaN and infinities are outside of every range. What the distribution
-    gives must lie within, six standard deviations of a normal one. A scalar's values are drawn from all of it."""
+    gives must lie within, six standard deviations of a normal one. A scalar's values are drawn from all of it, and
+    integers are asked to its ends; without it integers are what the distribution gives."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Values:

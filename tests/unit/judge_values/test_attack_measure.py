@@ -354,8 +354,47 @@ def test_the_step_is_that_of_the_arithmetic() -> None:
     assert backward_step([torch.float32], 1000, "ieee") == pytest.approx(1064 * unit)
     assert backward_step([torch.float32], 1, "ieee") == pytest.approx(9 * unit)
     assert backward_step([torch.bfloat16, torch.float32], 1000, "ieee") == pytest.approx(2.0**-8 + 1000 * unit)
+    assert backward_step([torch.bfloat16], 1, "ieee") == pytest.approx(9 * unit)
+    assert backward_step([torch.bfloat16], 1, "ieee", steps=True) == pytest.approx(2.0**-8 + unit)
     assert backward_step([torch.float64], 1000, "ieee") == pytest.approx(1064 * 2.0**-53)
     assert backward_step([torch.float32], 1000, "tf32") == pytest.approx(2.0**-11 + 1000 * 2.0**-23)
+
+
+def narrow(dtype: str, names: str) -> ResolvedWorkload:
+    inputs = [tensor(name, (7, 130), dtype=dtype) for name in names]
+    return workload("narrow", "test", inputs, [output("o", (7, 130), dtype=dtype)])
+
+
+def cubic(x: Tensor) -> Tensor:
+    return 0.79788456080286536 * (x + 0.044715 * x**3)
+
+
+def coarse_gelu(x: Tensor) -> Tensor:
+    """A GELU whose tanh is good to 2^-13 of 1, as `tanh.approx.f32` is in its best range."""
+    tanh = torch.round(torch.tanh(cubic(x.float())) * 4096) / 4096
+    return (0.5 * x.float() * (1 + tanh)).to(x.dtype)
+
+
+GELU = "import torch\n\ndef run(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n"
+GATED = "import torch\n\ndef run(x, y):\n    return torch.nn.functional.silu(x) * y\n"
+ROTATED = "import torch\n\ndef run(x, y, z):\n    return x * torch.cos(z) - y * torch.sin(z)\n"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("reference", "names", "candidate", "wrong"),
+    [
+        (GELU, "x", coarse_gelu, True),  # loses all digits where tanh is near -1
+        (GELU, "x", lambda x: (x.float() / (1 + torch.exp(-2 * cubic(x.float())))).to(x.dtype), False),
+        (GATED, "xy", lambda x, y: (torch.nn.functional.silu(x.float()) * y.float()).to(x.dtype), False),
+        (GATED, "xy", lambda x, y: torch.nn.functional.silu(x) * y, False),  # rounds in between, as eager does
+        (ROTATED, "xyz", lambda x, y, z: x * torch.cos(z) - y * torch.sin(z), False),
+    ],
+)
+def test_a_pointwise_op_of_narrow_inputs_is_computed_in_float32(
+    reference: str, names: str, candidate: Candidate, wrong: bool, dtype: str
+) -> None:
+    assert worst_of(oracle_of(reference, narrow(dtype, names), candidate)).failed is wrong
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.workers.judge.attack.bounds import bounds_of, integers_of
 from warpsmith.workers.judge.attack.openings import openings
 from warpsmith.workers.judge.attack.oracle import Answer
-from warpsmith.workers.judge.attack.recipe import BadRecipe, build, check_recipe, describe, moves_for, variant
+from warpsmith.workers.judge.attack.recipe import MOVES, BadRecipe, build, check_recipe, describe, moves_for, variant
 from warpsmith.workers.judge.attack.search import drawn, mutated, search
 from warpsmith.workers.judge.attack.shrink import rounded
 from warpsmith.workers.judge.values.inputs import InputSource
@@ -84,6 +84,32 @@ def test_a_recipe_gives_the_same_values_after_json_and_keeps_within_its_inputs(s
     assert torch.equal(structured["spd"], structured["spd"].mT)
 
 
+INTEGER_MOVES = ("all equal", "ends", "skew", "count")
+
+
+@given(
+    st.sampled_from(["int8", "int32", "int64"]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**31),
+)
+def test_integers_are_asked_over_all_that_their_values_say(dtype: str, one: int, other: int, seed: int) -> None:
+    ends = torch.iinfo(getattr(torch, dtype))
+    low, high = (max(ends.min, min(ends.max, end)) for end in sorted((one, other)))
+    item = tensor("index", (40,), dtype=dtype, kind="randint", low=low, high=low + 1)
+    assert integers_of(item) == (low, low), "nothing is said of it: what its distribution gives"
+    item["values"] = {"range": [low, high]}
+    assert integers_of(item) == (low, high)
+    where = workload("integers", "test", [item], [output("y", (40,))])
+    for move in INTEGER_MOVES:
+        change = {"input": "index", "move": move, **MOVES[move].draw(item, random.Random(seed))}
+        [value] = build({"workload": "integers", "seed": 1, "changes": [change]}, where, [torch.full((40,), low)])
+        assert value is not None
+        assert low <= int(value.min()) <= int(value.max()) <= high
+        if move == "ends":
+            assert set(value.tolist()) <= {low, high}
+
+
 @given(st.integers(0, 2**62 - 1))
 def test_mutations_and_rounder_parameters_are_recipes_too(seed: int) -> None:
     rng = random.Random(seed)
@@ -97,11 +123,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-MOVES = sorted({move.name for item in EVERY["inputs"] for move in moves_for(item)})
+MOVE_NAMES = sorted({move.name for item in EVERY["inputs"] for move in moves_for(item)})
 
 
 @given(
-    st.sampled_from(MOVES), st.dictionaries(st.sampled_from(["axis", "low", "number", "value", "where", "share"]), JSON)
+    st.sampled_from(MOVE_NAMES),
+    st.dictionaries(st.sampled_from(["axis", "low", "number", "value", "where", "share"]), JSON),
 )
 def test_describing_never_fails_and_a_bad_recipe_is_refused_by_field(move: str, parameters: dict[str, object]) -> None:
     bad: Recipe = {"workload": "every", "seed": 1, "changes": [{"input": "x", "move": move, **parameters}]}

@@ -89,18 +89,16 @@ def _declared(item: ResolvedInput) -> tuple[float, float]:
 
 
 def integers_of(item: ResolvedInput) -> tuple[int, int]:
-    """Return the smallest and the largest value of an integer input, both included."""
-    given = item.get("values", {}).get("range")
-    dist = item["dist"]
-    low, high = (int(dist.get("low", 0)), int(dist["high"]) - 1) if dist.get("kind") == "randint" else (None, None)
-    if given is not None:
-        asked = math.ceil(given[0]), math.floor(given[1])
-        low, high = (
-            (asked[0] if low is None else max(low, asked[0])),
-            (asked[1] if high is None else min(high, asked[1])),
-        )
-    assert low is not None
-    assert high is not None
+    """Return the smallest and the largest value of an integer input, both included.
+
+    They are those of its `values`, within its dtype; where it has none, what its distribution gives.
+    """
+    given, dist = item.get("values", {}).get("range"), item["dist"]
+    if given is None:
+        low, high = int(dist.get("low", 0)), int(dist["high"]) - 1
+    else:
+        ends = torch.iinfo(getattr(torch, item["dtype"]))
+        low, high = max(ends.min, math.ceil(given[0])), min(ends.max, math.floor(given[1]))
     return low, max(low, high)
 
 

@@ -9,7 +9,10 @@ Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5 and 3.1). 
                                            64 u are the split products (three TF32 or bfloat16 products lose 2 to 4
                                            units of 2^-18; 2.7 for the arithmetic), and Kahan's sum is within both
     pointwise (N <= 4)      (8 + N) u      a fast exponential moves its argument by some units
-    16-bit and 8-bit inputs v + N u        v of that dtype: an intermediate result may be rounded to it once
+    16-bit and 8-bit inputs v + N u        v of that dtype: an intermediate result of a sum may be rounded to it once.
+                                           A pointwise op is computed in float32, and what eager rounds in between
+                                           shows in its own error; where a result is no floating number, though, the
+                                           step on which it falls moves by such a rounding
     math: tf32              2^-11 + N 2^-23    operands of 10 bits, sums in the tensor cores' width
 
 The probabilistic bound (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019) has sqrt(N) for
@@ -94,12 +97,17 @@ HIGHEST = 1e9
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
 
 
-def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str) -> float:
-    """Return `d`: the share of its size by which an honest algorithm moves an input of these floating dtypes."""
+def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str, *, steps: bool = False) -> float:
+    """Return `d`: the share of its size by which an honest algorithm moves an input of these floating dtypes.
+
+    steps: whether a result is no floating number.
+    """
     wide = bool(dtypes) and all(dtype == torch.float64 for dtype in dtypes)
     unit = unit_roundoff(torch.float64 if wide else torch.float32)
     if arithmetic == "tf32" and torch.float32 in dtypes:
         return TF32_UNIT + fan_in * TF32_SUM
+    if fan_in <= POINTWISE_INPUTS and not steps:
+        return (POINTWISE_UNITS + fan_in) * unit
     own = POINTWISE_UNITS if fan_in <= POINTWISE_INPUTS else SPLIT_UNITS
     narrow = max((unit_roundoff(dtype) for dtype in dtypes if dtype.itemsize < torch.float32.itemsize), default=0.0)
     return max(own * unit, narrow) + fan_in * unit

@@ -100,7 +100,8 @@ class Oracle:
         dtypes = [getattr(torch, item["dtype"]) for item in self.workload["inputs"] if item["shape"] is not None]
         outputs = [getattr(torch, item["dtype"]) for item in self.workload["outputs"]]
         floating = [one for one in dtypes if one.is_floating_point] or [one for one in outputs if one.is_floating_point]
-        step = backward_step(floating, fan_in, self.math)
+        steps = not all(dtype.is_floating_point for dtype in outputs)
+        step = backward_step(floating, fan_in, self.math, steps=steps)
         self.rules = [
             Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in)
             for name, _ in result_positions(self.workload)

@@ -46,12 +46,13 @@ def _ends(one: Target, change: Change) -> torch.Tensor:
 def _skew(one: Target, change: Change) -> torch.Tensor:
     low, high = integers_of(one.item)
     share = one.uniform(one.values.shape, 0, 1) ** int(change["power"])
-    return (low + (share * (high - low + 1)).floor().clamp(max=high - low)).to(one.values.dtype)
+    # The ends of int64 are no float64: what was rounded beyond them comes back within.
+    return (low + share * (high - low + 1)).floor().to(torch.int64).clamp(low, high).to(one.values.dtype)
 
 
 def _count(one: Target, change: Change) -> torch.Tensor:
     low, high = integers_of(one.item)
-    counted = torch.arange(one.values.numel(), device=one.values.device) % (high - low + 1)
+    counted = torch.arange(one.values.numel(), device=one.values.device) % min(high - low + 1, one.values.numel())
     return (low + counted).to(one.values.dtype).reshape(one.values.shape)
 
 
