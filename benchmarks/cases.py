@@ -5,7 +5,7 @@
 PLACE has a folder for each case, with `op.yaml` or `op.json`, `kernel.py` and `about.json`: {"wrong": whether it must
 be caught, "kind", "note": how it is wrong or why it is honest, "aside": whether it is kept for the end}. Or it is a
 file of JSON lines with the same, a case a line, its `name`, and the texts as `op` and `kernel`:
-`benchmarks/kernels_of_others/` has one for a CPU, one for a GPU and one of C++ with threads, written by authors who had
+`benchmarks/kernels_of_others/` has one for a CPU, two for a GPU and one of C++ with threads, written by authors who had
 not read the judge.
 Each case is judged at level verify against eager alone, with the counterexample search, and timed for a moment: it
 shows what the judge finds right. Prints what became of each, and the two rates. A wrong kernel is caught where it is

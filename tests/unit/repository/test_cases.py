@@ -14,7 +14,9 @@ from warpsmith.kernels_db.spec.op import load_op
 LISTS = REPOSITORY / "benchmarks" / "kernels_of_others"
 
 
-@pytest.mark.parametrize(("name", "least", "aside"), [("cpu", 80, True), ("gpu", 80, True), ("threads", 60, False)])
+@pytest.mark.parametrize(
+    ("name", "least", "aside"), [("cpu", 80, True), ("gpu", 80, True), ("gpu_second", 72, True), ("threads", 60, False)]
+)
 def test_every_case_has_an_op(name: str, least: int, aside: bool) -> None:
     cases = read_cases(LISTS / f"{name}.jsonl")
     assert len({case.name for case in cases}) == len(cases) >= least
