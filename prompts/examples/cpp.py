@@ -7,7 +7,7 @@ extern "C" void add_relu(const float* __restrict x, const float* __restrict y, f
     #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
         const float sum = x[i] + y[i];
-        out[i] = sum > 0.0f ? sum : 0.0f;
+        out[i] = sum < 0.0f ? 0.0f : sum;  // NaN stays NaN
     }
 }
 """)

@@ -3,6 +3,7 @@
 from kernels_db.runtime import cuda
 
 kernels = cuda.compile(r"""
+__device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }  // NaN stays NaN, fmaxf would drop it
 extern "C" __global__ void __launch_bounds__(256)
 add_relu(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ out, long long n) {
     const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x;
@@ -12,9 +13,9 @@ add_relu(const float* __restrict__ x, const float* __restrict__ y, float* __rest
     float4* out4 = reinterpret_cast<float4*>(out);
     for (long long i = first; i < n / 4; i += step) {
         const float4 a = x4[i], b = y4[i];
-        out4[i] = make_float4(fmaxf(a.x + b.x, 0.f), fmaxf(a.y + b.y, 0.f), fmaxf(a.z + b.z, 0.f), fmaxf(a.w + b.w, 0.f));
+        out4[i] = make_float4(relu(a.x + b.x), relu(a.y + b.y), relu(a.z + b.z), relu(a.w + b.w));
     }
-    for (long long i = n / 4 * 4 + first; i < n; i += step) out[i] = fmaxf(x[i] + y[i], 0.f);
+    for (long long i = n / 4 * 4 + first; i < n; i += step) out[i] = relu(x[i] + y[i]);
 }
 """)
 
