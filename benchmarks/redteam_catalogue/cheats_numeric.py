@@ -9,6 +9,7 @@ from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.cheats_rows import MATRICES, product_cpp, product_cuda, product_triton, rows
 from benchmarks.redteam_catalogue.entry import Cheat, Op
+from benchmarks.redteam_catalogue.text import cpp, cuda, run, triton
 
 ATTACK_S = 30.0
 """Seconds of search a workload. A wrong kernel is found in a few dozen questions; a busy machine asks few a second."""
@@ -36,6 +37,36 @@ NORM_TL = (
 
 SKIPS_C = "(a[i * k + t] > 1e-14f || a[i * k + t] < -1e-14f ? a[i * k + t] : 0.0f) * b[t * n + j]"
 
+PADDED = ops.padded_gather()
+
+
+def padded_gather(is_padding: str) -> dict[Language, str]:
+    """Candidates for `PADDED` that give zeros where `is_padding` holds of `at`, in C and in Triton."""
+    value = f"{is_padding} ? 0.0f : x[(at < 0 ? 0 : at) * n + c]"
+    kernel = (
+        "@triton.jit\ndef pick(x, index, out, n, BLOCK: tl.constexpr):\n"
+        "    r = tl.program_id(0).to(tl.int64)\n    c = tl.arange(0, BLOCK)\n    at = tl.load(index + r)\n"
+        "    v = tl.load(x + tl.maximum(at, 0) * n + c, mask=c < n, other=0.0)\n"
+        f"    tl.store(out + r * n + c, tl.where({is_padding}, 0.0, v), mask=c < n)\n"
+    )
+    sizes, given = "many, n = out.shape\n", "x, index, out"
+    return {
+        "cpp": cpp(
+            'extern "C" void pick(const float* x, const int64_t* index, float* out, int64_t many, int64_t n) '
+            "{ for (int64_t r = 0; r < many; r++) { const int64_t at = index[r]; "
+            f"for (int64_t c = 0; c < n; c++) out[r * n + c] = {value}; }} }}",
+            run(given, f"{sizes}kernels.pick({given}, many, n)"),
+        ),
+        "cuda": cuda(
+            'extern "C" __global__ void pick(const float* x, const long long* index, float* out, long long n) '
+            "{ const long long r = blockIdx.x, at = index[r]; "
+            f"for (long long c = threadIdx.x; c < n; c += 256) out[r * n + c] = {value}; }}",
+            run(given, f"{sizes}kernels.pick[many, 256]({given}, n)"),
+        ),
+        "triton": triton(kernel, run(given, f"{sizes}pick[(many,)]({given}, n, BLOCK=256)")),
+    }
+
+
 _Case = tuple[Op, str, str, dict[Language, str]]
 
 # fmt: off
@@ -47,6 +78,7 @@ CASES: list[_Case] = [
     (ops.layer_norm(), "takes a variance in one pass", "mean of squares less square of mean, in float32, of centred inputs",
      rows(NORM_C.replace("SQUARE", "in[i] * in[i]").replace("VARIANCE", "std::fmax(squares / n - mean * mean, 0.0f)"),
           NORM_TL.replace("VARIANCE", "tl.maximum(tl.sum(v * v, 0) / n - mean * mean, 0.0)"), "x, w, b, out")),
+    (PADDED, "knows the padding that is drawn", "-1 alone, where every negative index says so", padded_gather("at == -1")),
     (MATRICES, "skips factors near zero", "which matter where the others are large", {
         "cpp": product_cpp(SKIPS_C),
         "cuda": product_cuda(f"s += {SKIPS_C}"),

@@ -176,6 +176,18 @@ def gather(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
     return build("gather", "return x[index]", shapes, tensors)
 
 
+def padded_gather(shapes: Sequence[Shape] = ROWS) -> Op:
+    """Rows of a table, by index; zeros for a negative one, of which -1 alone is drawn."""
+
+    def tensors(shape: Shape) -> Tensors:
+        index = tensor("index", (shape[0] + 3,), dtype="int64", kind="randint", low=-1, high=shape[0])
+        index["values"] = {"range": [-100, shape[0] - 1]}
+        return [tensor("x", shape), index], [output("out", (shape[0] + 3, shape[1]))]
+
+    returns = "return torch.where(index[:, None] < 0, torch.zeros_like(x[:1]), x[index.clamp(min=0)])"
+    return build("padded_gather", returns, shapes, tensors)
+
+
 def inverse(shapes: Sequence[Shape] = LENGTHS) -> Op:
     """The inverse of a permutation."""
 

@@ -194,6 +194,7 @@ ROWS: dict[str, Row] = {
     # The search for counterexamples.
     **dict.fromkeys((
         "drops NaN from a relu", "begins a maximum at zero", "takes a variance in one pass", "skips factors near zero",
+        "knows the padding that is drawn",
     ), _row("attack")),
     # float64, ties and steps.
     **dict.fromkeys((
