@@ -1,8 +1,8 @@
 """x wq^T, x wk^T and x wv^T as one product: their columns follow one another, so that all tiles are in the same waves.
 
 A cluster of two blocks computes 256 rows of three boxes of 64 columns, each of which is of one of the three. One thread
-of a block copies tiles of x and of the weights into a ring of shared memory; each block brings half of a weight's box to
-both. Two warpgroups multiply 64 rows by 192 columns.
+of a block copies tiles of x and of the weights into a ring of shared memory; each block brings half of a weight's box
+to both. Two warpgroups multiply 64 rows by 192 columns.
 """
 
 import torch
@@ -34,11 +34,13 @@ __device__ __forceinline__ void expect(unsigned bar, unsigned bytes) {
 // Arrive at the barrier with this address in block `rank` of the cluster.
 __device__ __forceinline__ void arrive(unsigned bar, unsigned rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" :: "r"(bar), "r"(rank) : "memory");
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n"
+                 :: "r"(bar), "r"(rank) : "memory");
 }
 
 __device__ __forceinline__ void load(unsigned to, const CUtensorMap* map, int column, int row, unsigned bar) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
 }
 
@@ -62,7 +64,8 @@ __device__ __forceinline__ unsigned long long matrix(unsigned at) {
     return (unsigned long long)((at & 0x3FFFF) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
 }
 
-__device__ __forceinline__ void wgmma_n192(float (&d)[96], unsigned long long a, unsigned long long b, int accumulate) {
+__device__ __forceinline__ void wgmma_n192(float (&d)[96], unsigned long long a, unsigned long long b,
+                                           int accumulate) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -72,18 +75,30 @@ __device__ __forceinline__ void wgmma_n192(float (&d)[96], unsigned long long a,
                  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
                  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95},"
                  " %96, %97, p, 1, 1, 0, 0;\n}\n"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-                   "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-                   "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                   "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
-                   "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-                   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-                   "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-                   "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+                   "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+                   "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+                   "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+                   "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+                   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+                   "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+                   "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+                   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
+                   "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+                   "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+                   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
+                   "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]),
+                   "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+                   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]),
+                   "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+                   "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+                   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+                   "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]),
+                   "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -101,7 +116,7 @@ __device__ __forceinline__ void place(int tile, int rows, int columns, int& row,
     column = inside / size;
 }
 
-// Boxes are 64 columns of the results; those of the three follow one another. Returns that of a box and its column there.
+// Boxes are 64 columns of the results; those of the three follow one another. Returns which of the three a box is of.
 __device__ __forceinline__ int part(int box, int q, int kv, int& column) {
     const int at = box < q ? 0 : box < q + kv ? 1 : 2;
     column = 64 * (box - (at == 0 ? 0 : at == 1 ? q : q + kv));
@@ -204,13 +219,15 @@ linear_qkv(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtens
                 for (int i = 0; i < 3; ++i) {
                     int at;
                     const int p = part(3 * column + i, q, kv, at);
-                    store(p == 0 ? &query : p == 1 ? &key : &value, at, (2 * row + rank) * BM + half * 64, mine + i * 8192);
+                    const CUtensorMap* map = p == 0 ? &query : p == 1 ? &key : &value;
+                    store(map, at, (2 * row + rank) * BM + half * 64, mine + i * 8192);
                 }
                 asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             }
         }
         if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     }
+    __syncwarp();
     cluster_sync();
 }
 """)

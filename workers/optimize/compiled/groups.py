@@ -111,21 +111,21 @@ def _shape(node: fx.Node) -> tuple[Any, ...]:
 
 def _alike(call: fx.Node, *choices: tuple[fx.Node, ...]) -> bool:
     """Return whether PyTorch takes the same kernel for attention on these queries, keys and values."""
-    found = set()
-    with torch.no_grad():
-        for nodes in choices:
-            sizes = [inductor.sized(node.meta["example_value"]) for node in nodes]
-            if any(each is None for each in sizes):
+    found, told = set(), given(call)
+    causal, scale = bool(told.get("is_causal")), told.get("scale")
+    for nodes in choices:
+        sized = [inductor.sized(node.meta["example_value"]) for node in nodes]
+        with inductor.outside():
+            tensors = [
+                torch.empty_strided(tuple(each.shape), each.stride(), dtype=each.dtype, device=each.device)
+                for each in sized
+                if each is not None
+            ]
+            if len(tensors) < len(nodes):
                 return False
-            with inductor.outside():
-                tensors = [
-                    torch.empty_strided(tuple(t.shape), t.stride(), dtype=t.dtype, device=t.device)
-                    for t in sizes
-                    if t is not None
-                ]
-                options = {"is_causal": bool(argument(call, "is_causal")), "scale": call.kwargs.get("scale")}
-                grouped = tensors[0].shape[_HEADS] != tensors[1].shape[_HEADS]
-                found.add(torch._fused_sdp_choice(*tensors, **options, enable_gqa=grouped))
+            query, key, value = tensors
+            grouped = query.shape[_HEADS] != key.shape[_HEADS]
+            found.add(torch._fused_sdp_choice(query, key, value, is_causal=causal, scale=scale, enable_gqa=grouped))
     return len(found) == 1
 
 

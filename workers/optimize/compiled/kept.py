@@ -29,16 +29,13 @@ WORTH = 1 << 20
 """Elements that are spared, at least: below, the launch that keeps the values costs what they cost again."""
 
 
-def keep_shared(graph: fx.Graph) -> int:
-    """Let Inductor compute sines and cosines once where that spares many elements; returns how many are kept."""
-    kept = 0
+def keep_shared(graph: fx.Graph) -> None:
+    """Let Inductor compute sines and cosines once where that spares many elements."""
     for node in [each for each in graph.nodes if each.target in _LONG]:
         last = _last(node)
         spared = sum(max(_size(reader), _size(last)) for reader in dict.fromkeys(_readers(last))) - _size(last)
         if spared >= WORTH:
             inductor.keep(last)
-            kept += 1
-    return kept
 
 
 def _last(node: fx.Node) -> fx.Node:
