@@ -17,7 +17,9 @@ Model = Callable[..., torch.Tensor]
 GROUP = 3
 
 
-def captured(model: Model, *inputs: torch.Tensor) -> tuple[torch.Tensor, list[str], list[fx.Node]]:
+def captured(
+    model: Model, *inputs: torch.Tensor, dynamic: bool = False
+) -> tuple[torch.Tensor, list[str], list[fx.Node]]:
     """What a model returns with its graph rewritten and run as it is; the calls that share, and all calls."""
     shared: list[str] = []
     graphs: list[fx.GraphModule] = []
@@ -29,7 +31,7 @@ def captured(model: Model, *inputs: torch.Tensor) -> tuple[torch.Tensor, list[st
 
     torch._dynamo.reset()
     with torch.no_grad():
-        found = torch.compile(model, backend=backend, dynamic=False)(*inputs)
+        found = torch.compile(model, backend=backend, dynamic=dynamic)(*inputs)
     (graph,) = graphs
     return found, shared, [node for node in graph.graph.nodes if node.op.startswith("call_")]
 
@@ -63,6 +65,17 @@ def test_repeated_heads_are_given_as_they_are(repeat: Callable[[torch.Tensor], t
     assert [node.target for node in calls] == [ATTENTION]
     assert calls[0].kwargs["enable_gqa"] is True
     assert (calls[0].kwargs["is_causal"], calls[0].kwargs["scale"]) == (True, 0.3)
+
+
+def test_lengths_that_vary_keep_varying() -> None:
+    def model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return attend(q, as_transformers(k), as_transformers(v), is_causal=True)
+
+    found, shared, calls = captured(model, *inputs(), dynamic=True)
+    torch.testing.assert_close(found, model(*inputs()))
+    assert len(shared) == 1
+    value = next(node for node in calls if node.target is ATTENTION).meta["example_value"]
+    assert isinstance(value.shape[2], torch.SymInt)
 
 
 def test_what_else_reads_a_repetition_keeps_it() -> None:
