@@ -8,7 +8,8 @@ GPU (tiny ones in float32 on a CPU, which show the way and no gain); and the sam
 they are. The variants of a model run in turns:
 
 MODE                torch.compile(model, mode=MODE), for those of `--against` as well
-rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out
+rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out, repeated keys and
+                    values shared, tables of sines computed once
 warpsmith, MODE     warpsmith.optimize with kernels, those that ship or those of `--kernels`
 
 A call's time is that of a burst of calls by the clock, from an idle device to an idle device. Ratios are over the

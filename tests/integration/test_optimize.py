@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import metrics
 
 import warpsmith
 from tests.unit.optimize.test_compiled_masks import captured
@@ -70,6 +71,21 @@ def test_the_backend_has_a_name_and_takes_modes_and_options() -> None:
         warpsmith.optimize(3)
     with pytest.raises(AttributeError, match=r"has no 'generate': it is called, and `\.model` is the model itself"):
         warpsmith.optimize(model).generate(x)
+
+
+@inductor
+def test_a_table_that_many_elements_share_is_computed_by_a_loop_of_its_own() -> None:
+    """A million elements of cosine are spared; left alone, Inductor makes one loop of all."""
+    angles = torch.linspace(0, 1000, 512 * 64).reshape(512, 64)
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.cos(angles)
+
+    x = torch.randn(40, 512, 64)
+    metrics.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(warpsmith.optimize(turned, kernels=[])(x), turned(x))
+    assert metrics.generated_kernel_count == 2
 
 
 SMALL: dict[str, Any] = {

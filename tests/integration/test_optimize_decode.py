@@ -1,7 +1,8 @@
-"""All kernels of a decode step in one graph: they share views, hand on to each other and meet a cache in place."""
+"""All kernels of a step in one graph: they share views, hand on to each other and meet a cache in place."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ LLAMA: dict[str, Any] = {
     "vocab_size": 200,
     "rms_norm_eps": 1e-5,
 }
+DECODE = ("linear_add", "rms_norm_linear", "rms_norm_qkv", "rms_norm_swiglu")
 ROWS, PROMPT, CACHE = 2, 20, 64
 PRODUCT = """
 #include <cmath>
@@ -112,6 +114,29 @@ extern "C" void rms_norm_swiglu(const float* x, const float* g, const float* gat
         "x, weight, w_gate, w_up, eps, y",
         "x, weight, w_gate, w_up, eps, y, x.shape[0], x.shape[1], y.shape[1]",
     ),
+    "linear_qkv": (
+        """
+extern "C" void linear_qkv(const float* x, const float* wq, const float* wk, const float* wv, float* q, float* k,
+                           float* v, int64_t m, int64_t h, int64_t nq, int64_t nk) {
+  product(x, wq, nullptr, q, m, h, nq);
+  product(x, wk, nullptr, k, m, h, nk);
+  product(x, wv, nullptr, v, m, h, nk);
+}""",
+        "x, wq, wk, wv, query, key, value",
+        "x, wq, wk, wv, query, key, value, x.shape[0], x.shape[1], query.shape[1], key.shape[1]",
+    ),
+    "linear_swiglu": (
+        """
+extern "C" void linear_swiglu(const float* x, const float* gate, const float* up, float* y, int64_t m, int64_t k,
+                              int64_t n) {
+  std::vector<float> a(m * n);
+  product(x, gate, nullptr, a.data(), m, k, n);
+  product(x, up, nullptr, y, m, k, n);
+  for (int64_t i = 0; i < m * n; ++i) y[i] *= a[i] / (1 + std::exp(-a[i]));
+}""",
+        "x, w_gate, w_up, y",
+        "x, w_gate, w_up, y, x.shape[0], x.shape[1], y.shape[1]",
+    ),
     "decode_attention": (
         ATTENTION
         + """
@@ -161,7 +186,30 @@ def package(name: str, directory: Path) -> Path:
     source, parameters, arguments = SOURCES[name]
     run = f"def run({parameters}):\n    kernels.{name}({arguments})\n"
     text = f'from kernels_db.runtime import cpp\n\nkernels = cpp.compile(r"""{PRODUCT}{source}\n""")\n\n\n{run}'
-    return build(exported({**spec, "workloads": sizes, "targets": {}}, text), directory / name)
+    plain = {**spec, "constraints": [], "workloads": sizes, "targets": {}}
+    return build(exported(plain, text), directory / name)
+
+
+def optimized(names: Sequence[str], directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Return a small model, and it with plain kernels of these examples wherever they fit."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(directory / "kernels"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(directory / "inductor"))
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+    return model, warpsmith.optimize(model, kernels=[package(name, directory) for name in names], keep="right")
+
+
+@pytest.mark.nightly
+def test_the_kernels_of_a_prefill_stand_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, fast = optimized(("linear_qkv", "linear_swiglu"), tmp_path, monkeypatch)
+    prompt = torch.randint(0, 200, (ROWS, PROMPT))
+    with torch.no_grad():
+        found = fast(input_ids=prompt, use_cache=False).logits
+        torch.testing.assert_close(found, model(input_ids=prompt, use_cache=False).logits)
+    report = fast.report()
+    assert "4 of 4 places of kernels taken" in report, report
+    assert "keys and values are not repeated for groups of queries" in report, report
 
 
 @pytest.mark.nightly
@@ -169,13 +217,7 @@ def package(name: str, directory: Path) -> Path:
 def test_all_kernels_of_a_decode_step_stand_in_it(
     attention: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [name for name in SOURCES if not name.endswith("_attention") or name == attention]
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
-    fast = warpsmith.optimize(model, kernels=[package(name, tmp_path) for name in names], keep="right")
+    model, fast = optimized((*DECODE, attention), tmp_path, monkeypatch)
     prompt, token = (torch.randint(0, 200, (ROWS, length)) for length in (PROMPT, 1))
     found = []
     with torch.no_grad():

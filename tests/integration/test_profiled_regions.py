@@ -23,6 +23,7 @@ from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.workers.optimize import contract, specs
 from warpsmith.workers.optimize.compiled import inductor, places
+from warpsmith.workers.optimize.compiled.groups import share_heads
 from warpsmith.workers.optimize.compiled.kernel import Kernel
 from warpsmith.workers.optimize.compiled.masks import take_out_masks
 from warpsmith.workers.optimize.compiled.match import is_view
@@ -139,6 +140,7 @@ def seen_by_optimize(model: Any, call: Call) -> list[torch.fx.Graph]:
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         take_out_masks(graph)
+        share_heads(graph)
         graphs.append(inductor.operators_of(inductor.copied(graph), inputs).graph)
         return graph
 

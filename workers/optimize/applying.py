@@ -26,7 +26,7 @@ from warpsmith.workers.optimize.shipped import served
 
 Say = Callable[[str], None]
 MODEL, COMPILED, REWRITES, ALL = "model", "compiled", "rewrites", "all"
-"""Variants: the model as it is, Inductor's code, that without masks which no input decides, and with every kernel."""
+"""Variants: the model as it is, Inductor's code, that of the rewritten graph without kernels, and with every kernel."""
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,9 @@ class _Writer:
             parts.append("is_causal=True")
         if given.get("scale") is not None:
             parts.append(f"scale={given['scale']!r}")
+        heads = [value.shape[1] for key in ("query", "key") if (value := tensor(given[key])) is not None]
+        if len(set(heads)) > 1:
+            parts.append("enable_gqa=True")
         return f"torch.nn.functional.scaled_dot_product_attention({', '.join(parts)})"
 
     def _value(self, value: Any) -> str:

@@ -19,6 +19,7 @@ from torch.fx import Interpreter, Node
 
 from warpsmith.workers.optimize import operators
 from warpsmith.workers.optimize.compiled import inductor
+from warpsmith.workers.optimize.compiled.groups import share_heads
 from warpsmith.workers.optimize.compiled.masks import take_out_masks
 from warpsmith.workers.optimize.labels import label
 
@@ -103,6 +104,7 @@ def trace(model: torch.nn.Module, call: Callable[[Callable[..., Any]], Any]) -> 
 
     def backend(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         take_out_masks(graph)
+        share_heads(graph)
         traced = Traced(inductor.operators_of(inductor.copied(graph), inputs))
         operators.set_apart(traced.graph)
         found.append(traced)

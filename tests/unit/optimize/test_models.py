@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,17 @@ def graph(run: Function, *inputs: torch.Tensor) -> fx.Graph:
 
 def pattern(run: Function, *inputs: torch.Tensor) -> match.Pattern:
     return match.Pattern.of(graph(run, *inputs))
+
+
+def test_the_modules_that_go_with_a_model_import_no_others() -> None:
+    """A package for a model has these alone: what they import of `compiled` goes along."""
+    directory = Path(match.__file__).parent
+    trees = [ast.parse((directory / name).read_text("utf-8")) for name in packages.MODULES]
+    found = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    named = {node.module for node in found if node.module} | {
+        alias.name for node in found if not node.module for alias in node.names
+    }
+    assert {f"{name}.py" for name in named} <= set(packages.MODULES)
 
 
 def test_a_pattern_is_found_at_other_sizes_and_with_other_orders_but_not_with_other_constants() -> None:

@@ -217,6 +217,18 @@ def test_sizes_that_are_not_alike_in_all_rows_do_not_vary() -> None:
     assert document["axes"] == {}, "its rows depend on one another"
 
 
+def test_attention_of_groups_of_queries_says_that_it_is() -> None:
+    """A model that repeats keys and values for them is profiled as it is compiled, without the repetition."""
+
+    def run(q: Any, k: Any, v: Any) -> Any:
+        keys, values = (x.repeat_interleave(3, dim=1) for x in (k, v))
+        return functional.scaled_dot_product_attention(q, keys, values, is_causal=True)
+
+    document, _ = spec_of(run, *(torch.randn(2, heads, 12, 8) for heads in (6, 2, 2)))
+    assert [item["shape"] for item in document["inputs"]] == [["batch", heads, 12, 8] for heads in (6, 2, 2)]
+    assert "is_causal=True, enable_gqa=True" in document["reference"]
+
+
 def test_rows_that_are_gathered_are_what_a_table_costs() -> None:
     def run(x: Any, weight: Any) -> Any:
         return functional.embedding(x, weight)

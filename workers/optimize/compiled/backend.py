@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from . import inductor
+from .groups import share_heads
 from .masks import Place, take_out_masks
 from .rewriting import Keep, Placed, compile_with, dropped
 from .served import Served
@@ -26,7 +27,8 @@ class Graph:
 
     masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
     and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
-    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made.
+    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made; shared: its
+    calls of attention that take heads as they are, in place of heads repeated for groups of queries.
     """
 
     calls: int
@@ -35,6 +37,7 @@ class Graph:
     without: dict[str, str] = field(default_factory=dict)
     why: str = ""
     trial: Trial | None = None
+    shared: tuple[str, ...] = ()
 
     @property
     def places(self) -> tuple[Placed, ...]:
@@ -74,6 +77,7 @@ def compile_rewritten(
         compiled = inductor.compile_graph(graph, inputs, patches)
         found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched")
     else:
+        shared = tuple(share_heads(graph))
         given = {kernel.name: kernel for kernel in serve(tensors)}
         without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
         serving = [kernel for name, kernel in given.items() if name not in without]
@@ -82,7 +86,9 @@ def compile_rewritten(
         seen_at = {place.kernel for place in placed or ()}
         if placed is not None:
             without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
-        found = Graph(calls, masks, None if placed is None else tuple(placed), without, trial=rewritten.trial)
+        found = Graph(
+            calls, masks, None if placed is None else tuple(placed), without, trial=rewritten.trial, shared=shared
+        )
     if seen is not None:
         seen(found)
     return compiled

@@ -84,6 +84,8 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
         said.setdefault(mask.means or f"stays: {mask.why}", []).append(mask.name)
     for what, names in said.items():
         yield f"  {names[0]}{_more(names)}: {what}"
+    if graph.shared:
+        yield f"  {graph.shared[0]}{_more(graph.shared)}: keys and values are not repeated for groups of queries"
     alike: dict[tuple[str, str, str], list[Placed]] = {}
     for place in places:
         alike.setdefault((place.op, place.shapes, place.why), []).append(place)

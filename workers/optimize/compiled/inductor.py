@@ -94,6 +94,17 @@ def keep_as_calls(operators: Iterable[Any]) -> None:
                 lowering.lowerings[operator] = _reads_first(operator, lowering.lowerings[operator])
 
 
+def keep(node: fx.Node) -> None:
+    """Let Inductor write a pointwise value to memory, rather than compute it again where it is read."""
+    from torch._inductor.inductor_prims import force_stride_order  # noqa: PLC0415 - as above
+
+    graph = node.graph
+    with graph.inserting_after(node):
+        kept = graph.call_function(force_stride_order, (node, list(node.meta["val"].stride())))
+    kept.meta = dict(node.meta)
+    node.replace_all_uses_with(kept, delete_user_cb=lambda user: user is not kept)
+
+
 def _reads_first(operator: torch._ops.OpOverload, lower: Compiled) -> Compiled:
     """Return a lowering that computes what reads the arguments that are written to before the operator writes.
 

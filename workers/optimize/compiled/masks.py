@@ -39,7 +39,7 @@ class Place:
 def take_out_masks(graph: fx.GraphModule) -> list[Place]:
     """Replace the masks that can be in a graph of Dynamo's, and erase what made them; returns every place with one."""
     calls = [node for node in graph.graph.nodes if node.op == "call_function" and node.target is ATTENTION]
-    masked = [(node, mask) for node in calls if isinstance(mask := _argument(node, "attn_mask"), fx.Node)]
+    masked = [(node, mask) for node in calls if isinstance(mask := argument(node, "attn_mask"), fx.Node)]
     if not masked:
         return []
     free = _Free(graph)
@@ -56,7 +56,7 @@ def _take_out(node: fx.Node, mask: fx.Node, free: _Free) -> Place:
         means = _meaning_at(node, mask, free)
     except _Stays as stays:
         return Place(node.name, None, str(stays))
-    arguments = dict(zip(_POSITIONS, node.args, strict=False)) | dict(node.kwargs)
+    arguments = given(node)
     node.args = tuple(arguments.pop(name) for name in _POSITIONS[:3])
     node.kwargs = {**arguments, "attn_mask": None, "is_causal": means == "causal"}
     return Place(node.name, means)
@@ -68,7 +68,7 @@ class _Stays(Exception):  # noqa: N818 - named for what happens
 
 def _meaning_at(node: fx.Node, mask: fx.Node, free: _Free) -> Meaning:
     """Return what the mask of a call of attention says. Raises _Stays."""
-    if _argument(node, "is_causal"):
+    if argument(node, "is_causal"):
         raise _Stays("it has a mask and is causal as well")
     if mask not in free.nodes:
         raise _Stays(_decided_by(mask))
@@ -116,9 +116,14 @@ def meaning(mask: torch.Tensor) -> Meaning | None:
     return "causal" if queries == keys and bool((seen == causal).all()) else None
 
 
-def _argument(node: fx.Node, name: str) -> Any:
-    at = _POSITIONS.index(name)
-    return node.args[at] if len(node.args) > at else node.kwargs.get(name)
+def given(node: fx.Node) -> dict[str, Any]:
+    """Return the arguments of a call of attention by name."""
+    return dict(zip(_POSITIONS, node.args, strict=False)) | dict(node.kwargs)
+
+
+def argument(node: fx.Node, name: str) -> Any:
+    """Return an argument of a call of attention, None where it is not given."""
+    return given(node).get(name)
 
 
 class _Free:
@@ -133,7 +138,7 @@ class _Free:
                 continue
             if all(one in self.nodes for one in node.all_input_nodes):
                 self.nodes[node] = None
-            elif any(one in self.nodes for one in _written(node)):
+            elif any(one in self.nodes for one in written(node)):
                 self.why = f"{node.name} may write what an input decides into a tensor that none did"
 
     def value(self, mask: fx.Node, user: fx.Node) -> torch.Tensor | None:
@@ -160,14 +165,14 @@ class _Free:
         while len(found) > size:
             size = len(found)
             for node in earlier:
-                if node not in found and any(_read_by(one) & found for one in _written(node)):
+                if node not in found and any(_read_by(one) & found for one in written(node)):
                     found |= _read_by(node)
         return [node for node in earlier if node in found]
 
     def erase_unused(self) -> None:
         """Erase what the masks were made of and nothing uses any longer; what is written to stays with who writes."""
         for node in reversed(self.nodes):
-            if node in self._made_of and not node.users and not any(True for _ in _written(node)):
+            if node in self._made_of and not node.users and not any(True for _ in written(node)):
                 node.graph.erase_node(node)
 
 
@@ -197,7 +202,7 @@ def _computed(nodes: Sequence[fx.Node], mask: fx.Node, seed: int) -> object:
     return values[mask]
 
 
-def _written(node: fx.Node) -> Iterator[fx.Node]:
+def written(node: fx.Node) -> Iterator[fx.Node]:
     """Yield the arguments that a node may write to.
 
     By its schema where it has one, else by the names of in-place methods and functions; a function that is not

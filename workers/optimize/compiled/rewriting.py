@@ -19,6 +19,7 @@ from torch import fx
 
 from . import choice, inductor, match, trial
 from .choice import Choices, Decision
+from .kept import keep_shared
 from .places import Region, find, in_order, put
 from .served import Served
 from .trial import Trial
@@ -75,12 +76,13 @@ def compile_with(
     rewriter = _Rewriter(kernels, Choices(device, patches), keep)
     identity = _digest(_code(), rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
     patched = inductor.with_pass(patches, rewriter, identity)
+    without = inductor.with_pass(patches, keep_shared, _code())
     told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     tried = tried and keep == "faster"
     whole = told.with_suffix(".whole")
     outcome = trial.read(whole) if tried else None
     if outcome is not None and not outcome.gains and (placed := _read(told)) is not None:
-        return Rewritten(inductor.compile_graph(graph, inputs, patches), [dropped(place, outcome) for place in placed])
+        return Rewritten(inductor.compile_graph(graph, inputs, without), [dropped(place, outcome) for place in placed])
     for _ in range(MOST_TRIES):
         try:
             compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched)
@@ -96,7 +98,7 @@ def compile_with(
             choice.keep(told, [asdict(place) for place in placed])
         if not tried or outcome is not None or all(place.why for place in placed or ()):
             return Rewritten(compiled, placed)
-        plain = inductor.compile_graph(inductor.copied(graph), inputs, patches)
+        plain = inductor.compile_graph(inductor.copied(graph), inputs, without)
         both = Trial(compiled, plain, device, functools.partial(choice.keep, whole))
         return Rewritten(both.call, placed, both)
     raise AssertionError("a region was unknown after all were looked at")
@@ -163,6 +165,7 @@ class _Rewriter:
         chosen, placed = _choose(graph, decided, self._keep)
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
+        keep_shared(graph)
         self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
 
 
