@@ -213,6 +213,7 @@ class Work:
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
+    joins: the search's policy joins candidates by size itself.
     """
 
     attempt_id: str
@@ -239,3 +240,4 @@ class Work:
     counterexamples: tuple[Counterexample, ...] = ()
     other: NodeRecord | None = None
     leads_on: tuple[str, ...] = ()
+    joins: bool = False

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.search.joining import SURE_LEAD
+from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
-
-SURE_LEAD = 1.05
-"""Ratio of two speed-ups on one workload from which the greater is taken for a lead."""
 
 NAMED = re.compile(r"#(\d{1,6})\b")
 MOST_NAMED = 8
@@ -38,10 +37,11 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     kind = cast("StepKind", attempt.kind)
     asks_model = kind in ("ideate", "code")
     parent = node if kind == "ideate" else _node(session, node.parent_id) if asks_model else None
-    best = _node(session, search.best_node_id) if asks_model else None
+    best = _best_written(session, search) if asks_model else None
     baselines_alone = node.seq == 0 and not asks_model
     ledger = _ledger(session, search.id) if kind == "ideate" else ()
-    named, leads_on = find_leader(ledger, node.seq) if kind == "ideate" else (_named_in(node), ())
+    joined = frozenset(session.scalars(_joins(search.id))) if kind == "ideate" else frozenset()
+    named, leads_on = find_leader(ledger, node.seq, joined) if kind == "ideate" else (_named_in(node), ())
     other = None if parent is None or parent.seq == 0 else _accepted(session, search.id, named, parent.seq)
     return Work(
         attempt_id=attempt.id,
@@ -68,14 +68,18 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
+        joins=bool(getattr(parse_policy(search.policy), "joins", False)),
     )
 
 
-def find_leader(ledger: Sequence[Tried], seq: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def find_leader(
+    ledger: Sequence[Tried], seq: int, joined: Collection[int] = ()
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the number of the candidate that adds most to node `seq`, and the bench workloads on which it leads.
 
     Speed-ups over the fastest baseline are compared, which was timed beside each; a lead counts from SURE_LEAD on. Of
-    several the one with the largest product of leads, then the older. Nothing where `seq` leads everywhere.
+    several the one with the largest product of leads, then the older. Nothing where `seq` leads everywhere. What was
+    `joined` from others is left out: its parts say more.
     """
     own = next(({time.workload: time.speedup for time in tried.times} for tried in ledger if tried.seq == seq), {})
     best: tuple[float, tuple[int, ...], tuple[str, ...]] = (1.0, (), ())
@@ -83,12 +87,22 @@ def find_leader(ledger: Sequence[Tried], seq: int) -> tuple[tuple[int, ...], tup
         leads = {
             time.workload: time.speedup / own[time.workload]
             for time in tried.times
-            if tried.verdict == "accepted" and own.get(time.workload, 0.0) > 0.0
+            if tried.verdict == "accepted" and tried.seq not in joined and own.get(time.workload, 0.0) > 0.0
         }
         sure = {name: lead for name, lead in leads.items() if lead >= SURE_LEAD}
         if tried.seq != seq and math.prod(sure.values()) > best[0]:
             best = math.prod(sure.values()), (tried.seq,), tuple(sure)
     return best[1], best[2]
+
+
+def _joins(search_id: str) -> Select[tuple[int]]:
+    return select(NodeRow.seq).where(NodeRow.search_id == search_id, NodeRow.joins.is_not(None))
+
+
+def _best_written(session: Session, search: SearchRow) -> NodeRow | None:
+    """Return the champion; of one that was joined the part that is its parent, so that requests stay short."""
+    best = _node(session, search.best_node_id)
+    return best if best is None or best.joins is None else _node(session, best.parent_id)
 
 
 def _named_in(node: NodeRow) -> tuple[int, ...]:

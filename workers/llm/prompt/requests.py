@@ -73,6 +73,7 @@ class RequestContext:
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
+    joins: the search joins two kernels by size itself, so that no idea is spent on it.
     """
 
     kind: RequestKind
@@ -100,6 +101,7 @@ class RequestContext:
     counterexamples: tuple[str, ...] = ()
     other: NodeFacts | None = None
     leads_on: tuple[str, ...] = ()
+    joins: bool = False
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -261,6 +263,7 @@ def _history(context: RequestContext) -> dict[str, Any]:
         "other": None if context.other is None or parent is None else _other(context.other, context),
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
         "ledger": ledger_lines(context.ledger),
+        "joins": context.joins,
     }
 
 
