@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import Counterexample
+from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -213,7 +214,8 @@ class Work:
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
-    joins: the search's policy joins candidates by size itself.
+    joins: the search's policy joins candidates by size itself. exemplars: verified kernels of other ops that are worth
+    reading, for ideas on the root and for code.
     """
 
     attempt_id: str
@@ -241,3 +243,4 @@ class Work:
     other: NodeRecord | None = None
     leads_on: tuple[str, ...] = ()
     joins: bool = False
+    exemplars: tuple[Exemplar, ...] = ()

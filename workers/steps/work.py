@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
+from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.search.joining import SURE_LEAD
@@ -24,6 +26,8 @@ MOST_BINARIES = 2000
 
 NAMED = re.compile(r"#(\d{1,6})\b")
 MOST_NAMED = 8
+
+MOST_EXEMPLARS = 2
 
 MOST_TIMED = 80
 """Latest accepted candidates whose times by workload and kernels the ledger tells.
@@ -68,8 +72,18 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
+        exemplars=_exemplars(session, search, node, attempt),
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
     )
+
+
+def _exemplars(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> tuple[Exemplar, ...]:
+    """Return the kernels to read for ideas on the root, and for code that is written first."""
+    on_root = attempt.kind == "ideate" and node.seq == 0
+    if not on_root and (attempt.kind, attempt.ordinal) != ("code", 0):
+        return ()
+    op, target = parse_op(session.get_one(OpRow, search.op_id).spec), Target.parse(search.target)
+    return find_exemplars(session, op, target, search.language, node.technique, MOST_EXEMPLARS, search.team)
 
 
 def find_leader(

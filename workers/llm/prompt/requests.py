@@ -14,9 +14,11 @@ from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
+from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.kernels_db.store.pool_file import summary
 from warpsmith.workers.llm.base import ModelRequest, RequestKind
 from warpsmith.workers.llm.prompt import facts
+from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
 from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
 from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
@@ -73,7 +75,8 @@ class RequestContext:
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
-    joins: the search joins two kernels by size itself, so that no idea is spent on it.
+    joins: the search joins two kernels by size itself, so that no idea is spent on it. exemplars: verified kernels of
+    other ops, for ideate without a parent and for code; no part of the request's identity.
     """
 
     kind: RequestKind
@@ -102,6 +105,7 @@ class RequestContext:
     other: NodeFacts | None = None
     leads_on: tuple[str, ...] = ()
     joins: bool = False
+    exemplars: tuple[Exemplar, ...] = ()
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -279,6 +283,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
         "avoid": list(context.avoid),
+        "exemplars": [] if context.parent else exemplars(context.exemplars, with_code=False),
         "ideas": context.ideas,
         "techniques": [name for name in TECHNIQUES if name not in context.avoid],
     }
@@ -290,6 +295,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_measured(context),
         "idea": context.idea,
         "play": _play(context.idea),
+        "exemplars": exemplars(context.exemplars[:1], with_code=context.parent is None),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
         "other": None if context.other is None or context.parent is None else _other(context.other, context),
