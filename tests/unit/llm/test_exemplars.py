@@ -28,6 +28,7 @@ def test_ideas_on_the_root_read_why_others_won_and_no_code() -> None:
     assert "1.75x the fastest baseline [1.73, 1.76], 74% of the physical limit" in shown
     assert PARENT_SOURCE.strip() not in text("ideate", parent=None, best=None)
     assert HEADING not in text("ideate"), "a parent has its own findings"
+    assert HEADING not in text("ideate", parent=None, avoid=("fusion",)), "a restart reads of techniques"
 
 
 def test_code_without_a_parent_reads_the_first_ones_code() -> None:

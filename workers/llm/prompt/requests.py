@@ -76,7 +76,8 @@ class RequestContext:
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     joins: the search joins two kernels by size itself, so that no idea is spent on it. exemplars: verified kernels of
-    other ops, for ideate without a parent and for code; no part of the request's identity.
+    other ops, for ideate without a parent (on a restart the details of techniques take their place) and for code; no
+    part of the request's identity.
     """
 
     kind: RequestKind
@@ -283,7 +284,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
         "avoid": list(context.avoid),
-        "exemplars": [] if context.parent else exemplars(context.exemplars, with_code=False),
+        "exemplars": [] if context.parent or context.avoid else exemplars(context.exemplars, with_code=False),
         "ideas": context.ideas,
         "techniques": [name for name in TECHNIQUES if name not in context.avoid],
     }
