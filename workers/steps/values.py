@@ -185,8 +185,9 @@ class BenchTime(NamedTuple):
 class Tried(NamedTuple):
     """One candidate that was tried and its outcome, for the ledger.
 
-    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, and `sweep`, over
-    its tunables where it has any: of an accepted one, of the search's latest ones alone.
+    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, `sweep`, over its
+    tunables where it has any, and `tuned`, what Triton's autotuner took once it was verified: of an accepted one, of
+    the search's latest ones alone.
     """
 
     seq: int
@@ -200,6 +201,7 @@ class Tried(NamedTuple):
     times: tuple[BenchTime, ...] = ()
     built: Mapping[str, Any] | None = None
     sweep: Mapping[str, Any] | None = None
+    tuned: str | None = None
 
 
 @dataclass(frozen=True)

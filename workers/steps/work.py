@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.kernels_db.job.sweep_documents import describe_tuned
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
@@ -214,21 +215,26 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     )
     rows = session.execute(query.order_by(NodeRow.seq)).all()
     accepted = [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:]
-    times, built = _bench_times(session, accepted), _reports(session, accepted)
-    return tuple(
-        Tried._make((*columns, times.get(node_id, ()), *built.get(node_id, (None, None)))) for node_id, *columns in rows
-    )
+    bench, built = _bench_results(session, accepted), _reports(session, accepted)
+    found = []
+    for node_id, *row in rows:
+        times, tuned = bench.get(node_id, ((), None))
+        found.append(Tried._make((*row, times, *built.get(node_id, (None, None)), tuned)))
+    return tuple(found)
 
 
-def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
-    """Return the bench times of each node's latest accepted verdict, by the node."""
+def _bench_results(session: Session, node_ids: list[str]) -> dict[str, tuple[tuple[BenchTime, ...], str | None]]:
+    """Return the bench times of each node's latest accepted verdict, and what Triton's autotuner took, by the node."""
     columns = (VerdictRow.node_id, VerdictRow.document["workloads"])
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), VerdictRow.verdict == "accepted")
     return {
-        node_id: tuple(
-            BenchTime(entry["id"], entry["time_us"]["candidate"], min(entry["speedup"].values()))
-            for entry in workloads
-            if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
+        node_id: (
+            tuple(
+                BenchTime(entry["id"], entry["time_us"]["candidate"], min(entry["speedup"].values()))
+                for entry in workloads
+                if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
+            ),
+            describe_tuned(workloads),
         )
         for node_id, workloads in session.execute(query.order_by(VerdictRow.id)).tuples()
     }

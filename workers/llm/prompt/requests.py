@@ -365,12 +365,13 @@ def ledger_entry(
     times: Sequence[tuple[str, float, float]] = (),
     built: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Any] | None = None,
+    tuned: str | None = None,
 ) -> LedgerEntry:
     """Build the entry of a node, from the columns of its row.
 
     A right candidate needs no reason: its interval says more, and its `times`, which are a bench workload, microseconds
-    and the speed-up over the fastest baseline each, the `sweep` over its tunables, and the resources of its kernels, by
-    the compile report `built`.
+    and the speed-up over the fastest baseline each, the `sweep` over its tunables, what Triton's tuner chose (`tuned`),
+    and the resources of its kernels, by the compile report `built`.
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
@@ -379,7 +380,8 @@ def ledger_entry(
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
         swept = [] if sweep is None else [describe_sweep(sweep)]
-        told = "; ".join(spans + shown + swept + resources(built or {}))
+        chosen = [] if tuned is None else [tuned]
+        told = "; ".join(spans + shown + swept + chosen + resources(built or {}))
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
