@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.job.sweep_documents import describe_tuned
-from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
 from warpsmith.kernels_db.store.profiles import latest_metrics
+from warpsmith.kernels_db.store.records import parsed
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
@@ -83,7 +84,9 @@ def _exemplars(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     on_root = attempt.kind == "ideate" and node.seq == 0
     if not on_root and (attempt.kind, attempt.ordinal) != ("code", 0):
         return ()
-    op, target = parse_op(session.get_one(OpRow, search.op_id).spec), Target.parse(search.target)
+    op, target = parsed(search.op_id, session.get_one(OpRow, search.op_id).spec), Target.parse(search.target)
+    if op is None:
+        return ()
     return find_exemplars(session, op, target, search.language, node.technique, MOST_EXEMPLARS, search.team)
 
 
