@@ -34,6 +34,10 @@ class Play:
     signs: Mapping[str, str]
     advice: Mapping[str, str]
 
+    def first(self, device: str) -> str:
+        """Return the first sentence of the advice for a type of device; the weightiest item comes first."""
+        return re.split(r"(?<=[.;]) ", self.advice[device].splitlines()[0].removeprefix("- "))[0].rstrip(";.") + "."
+
 
 @dataclass(frozen=True)
 class Page:

@@ -93,6 +93,10 @@ class Settings(BaseSettings):
     model_prices: Path | None = Field(
         None, description="TOML file of prices (US dollars per million tokens) over the shipped ones"
     )
+    exemplars: bool = Field(
+        True,
+        description="Show verified kernels of other ops in requests for first ideas and for code, as reading matter",
+    )
     model_max_tokens: int = Field(16384, ge=256, description="Longest reply asked for, tokens")
     model_concurrency: int = Field(
         8, ge=1, le=1024, description="Calls that one host has under way at one endpoint at most"

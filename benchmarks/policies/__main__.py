@@ -1,6 +1,7 @@
 """Compare the search policies on recorded pools, at equal model cost.
 
-    python -m benchmarks.policies [--seeds N] [--share F ...] [--png FILE] [--json FILE] [--measure] [--simulate TIMES]
+    python -m benchmarks.policies [--seeds N] [--share F ...] [--png FILE] [--json FILE] [--measure] [--outcomes DIR]
+        [--simulate TIMES]
 
 Plays every pool that has measured outcomes under every policy, at equal model cost, with many seeds, and
 prints for each policy the best speed-up that it found, by op and in the geometric mean, and the share of its
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument(
         "--simulate", metavar="TIMES", type=float, help="also simulate so many times what the recording cost"
     )
+    parser.add_argument("--outcomes", type=Path, default=outcomes.DIRECTORY, help="where the outcomes are kept")
     parser.add_argument("--measure", action="store_true", help="judge every candidate on this machine first")
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the best-so-far curves of the largest share")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every figure here")
@@ -76,10 +78,10 @@ def main() -> int:
     files = arguments.pools or sorted(POOLS.glob("*.jsonl"))
     if arguments.measure:
         for file in files:
-            _measure(file)
+            _measure(file, arguments.outcomes)
     recordings = {}
     for file in files:
-        measured = outcomes.read(file)
+        measured = outcomes.read(file, arguments.outcomes)
         if measured is None:
             print(f"{file.name}: nobody measured its candidates; --measure does", file=sys.stderr)
             continue
@@ -119,7 +121,7 @@ def _times(share: float, cost: Mapping[str, float]) -> dict[str, float]:
     return {name: share * usd for name, usd in cost.items()}
 
 
-def _measure(file: Path) -> None:
+def _measure(file: Path, directory: Path) -> None:
     pool = parse_pool(file.read_text(encoding="utf-8"))
     found = recording.load(file, None)
     sources = {digest: candidate.source for digest, candidate in found.candidates.items()}
@@ -128,7 +130,7 @@ def _measure(file: Path) -> None:
         measured = outcomes.measure(
             found.op, pool.header.target, pool.header.language, sources, Path(cache), time.time(), say
         )
-    outcomes.write(file, measured)
+    outcomes.write(file, measured, directory)
 
 
 def _play(arena: Arena, op: str, policy: Policy, seed: int) -> Played:

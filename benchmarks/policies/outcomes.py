@@ -7,13 +7,13 @@ different times, while others used the machine. Replies are never touched.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from warpsmith.kernels_db.job.documents import Job, JobCandidate
-from warpsmith.kernels_db.job.means import limit_fraction
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
+from warpsmith.kernels_db.job.means import geometric_mean, limit_fraction
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
@@ -29,7 +29,8 @@ class Outcome:
     """A screening.
 
     `score` is the speed-up over the fastest baseline (geometric mean over bench workloads), `low` and `high` its
-    95 % interval, `limit_fraction` the share of the physical limit.
+    95 % interval, `limit_fraction` the share of the physical limit. `workloads`: the same by bench workload, speed-up
+    with the ends of its interval.
     """
 
     verdict: str
@@ -38,6 +39,7 @@ class Outcome:
     low: float | None = None
     high: float | None = None
     limit_fraction: float | None = None
+    workloads: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,31 +53,48 @@ class OutcomeFile:
     candidates: dict[str, Outcome]
 
 
-def path_of(pool_file: Path) -> Path:
+def join_outcomes(chosen: Mapping[str, Outcome]) -> Outcome:
+    """Return the outcome of a candidate that runs each bench workload as the one does that is chosen for it.
+
+    Speed-ups and intervals by workload are theirs, the score is their geometric mean. The share of the limit is left
+    out: it is not known by workload.
+    """
+    by_workload = {name: outcome.workloads[name] for name, outcome in chosen.items()}
+    even = [1.0] * len(by_workload)
+    score, low, high = (geometric_mean([found[end] for found in by_workload.values()], even) for end in range(3))
+    return Outcome("accepted", "time", score, low, high, None, by_workload)
+
+
+def path_of(pool_file: Path, directory: Path = DIRECTORY) -> Path:
     """Return the path of a pool's outcomes.
 
     Those of `examples/pools/softmax.cpu.jsonl` are in `softmax.cpu.json`.
     """
-    return DIRECTORY / f"{pool_file.stem}.json"
+    return directory / f"{pool_file.stem}.json"
 
 
-def read(pool_file: Path) -> OutcomeFile | None:
-    """Read the outcomes of a pool; None where none were measured."""
-    path = path_of(pool_file)
+def read(pool_file: Path, directory: Path = DIRECTORY) -> OutcomeFile | None:
+    """Read the outcomes of a pool from `directory`, that of one machine; None where none were measured."""
+    path = path_of(pool_file, directory)
     if not path.exists():
         return None
     document = json.loads(path.read_text(encoding="utf-8"))
     if document.pop("format", None) != FORMAT:
         raise ValueError(f"{path.name}: found no {FORMAT} file")
-    candidates = {digest: Outcome(**outcome) for digest, outcome in document.pop("candidates").items()}
+    candidates = {digest: _outcome(outcome) for digest, outcome in document.pop("candidates").items()}
     return OutcomeFile(**document, candidates=candidates)
 
 
-def write(pool_file: Path, outcomes: OutcomeFile) -> None:
+def _outcome(document: dict[str, Any]) -> Outcome:
+    by_workload = {name: (ratio, low, high) for name, (ratio, low, high) in document.pop("workloads", {}).items()}
+    return Outcome(**document, workloads=by_workload)
+
+
+def write(pool_file: Path, outcomes: OutcomeFile, directory: Path = DIRECTORY) -> None:
     """Keep the outcomes of a pool."""
     document = {"format": FORMAT, **asdict(outcomes)}
-    path_of(pool_file).parent.mkdir(exist_ok=True)
-    path_of(pool_file).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    directory.mkdir(parents=True, exist_ok=True)
+    path_of(pool_file, directory).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def measure(
@@ -103,7 +122,20 @@ def measure(
             device = str(verdict["device"].get("name", target))
             low, high = verdict["score_ci95"] or (None, None)
             share = limit_fraction(verdict["workloads"])
-            outcomes[digest] = Outcome(verdict["verdict"], verdict["gate"], verdict["score"], low, high, share)
+            outcomes[digest] = Outcome(
+                verdict["verdict"], verdict["gate"], verdict["score"], low, high, share, _by_workload(verdict)
+            )
             shown = "" if verdict["score"] is None else f" {verdict['score']:.3f}"
             say(f"{number} of {len(sources)}: {verdict['verdict']} at {verdict['gate']}{shown}")
     return OutcomeFile(op_name, op.semantic_digest, device, now, outcomes)
+
+
+def _by_workload(verdict: Verdict) -> dict[str, tuple[float, float, float]]:
+    """Return the speed-up over each bench workload's fastest baseline, with its 95 % interval."""
+    found = {}
+    for entry in verdict["workloads"]:
+        if entry["role"] == "bench" and entry["speedup"]:
+            fastest = min(entry["speedup"], key=entry["speedup"].__getitem__)
+            low, high = entry["ci95"][fastest]
+            found[entry["id"]] = (entry["speedup"][fastest], low, high)
+    return found

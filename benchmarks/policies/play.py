@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from benchmarks.policies.outcomes import Outcome
 from benchmarks.policies.recording import price
 from warpsmith.workers.search.dedup import idea_digest
+from warpsmith.workers.search.joining import ORIGIN, read_parts, winners, write_speedups
 from warpsmith.workers.search.policy import Policy, next_steps
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
@@ -69,6 +70,9 @@ class World(Protocol):
 
     def outcome(self, candidate: Any) -> Outcome:
         """Return the candidate's true outcome."""
+
+    def joined(self, chosen: Mapping[str, Any]) -> Any:
+        """Return the candidate that runs each bench workload as the one does that is chosen for it."""
 
 
 @dataclass(frozen=True)
@@ -135,11 +139,13 @@ class Play:
             for step in steps:
                 if step.kind == "plant":
                     self._plant(step)
+                elif step.kind == "join":
+                    self._join(step)
                 else:
                     self._open(step)
                     waiting.append(step)
-            if any(step.kind == "plant" for step in steps):
-                continue  # what was planted can be coded at once
+            if any(step.kind in ("plant", "join") for step in steps):
+                continue  # what was planted can be coded at once, and what was joined be judged
             if not waiting:
                 self.played.reason = "the policy asked for nothing more"
                 return self.played
@@ -178,15 +184,24 @@ class Play:
             case "judge":
                 self._judge(node)
             case "verify":
-                score, low, high = self._measured(self.world.outcome(self.candidates[node.id]))
-                self._believed[node.id] = score or 0.0
-                self._change(node, verification="passed", score=score, ci_low=low, ci_high=high)
+                measured = self._measured(self.world.outcome(self.candidates[node.id]))
+                self._believed[node.id] = measured["score"] or 0.0
+                self._change(node, verification="passed", **measured)
 
     def _plant(self, step: Step) -> None:
         node = self._at(step)
         self._change(node, ideated=step.ordinal)
         for _ in range(int(step.params["codes"] or 1)):
             self._plan(node, step.ordinal, None)
+
+    def _join(self, step: Step) -> None:
+        """Put a candidate together of those that seem best on each workload; it costs no money."""
+        numbers = str(step.params["parts"])
+        served = winners([self.nodes[seq] for seq in read_parts(numbers)])
+        node = self._plan(self._at(step), step.ordinal, None)
+        chosen = {name: self.candidates[f"n{seq}"] for name, seq in served.items()}
+        self.candidates[node.id] = self.world.joined(chosen)
+        self._change(node, origin=ORIGIN, joins=numbers, state="coded")
 
     def _pay(self, step: Step, answer: Answer[Any] | None) -> None:
         """Count the request, once however often it is made, and its answer's cost."""
@@ -245,8 +260,8 @@ class Play:
 
     def _judge(self, node: NodeView) -> None:
         outcome = self.world.outcome(self.candidates[node.id])
-        score, low, high = self._measured(outcome)
-        share = outcome.limit_fraction
+        measured = self._measured(outcome)
+        score, share = measured["score"], outcome.limit_fraction
         kept = outcome.verdict != "accepted" or self.world.kept(self.candidates[node.id])
         if outcome.verdict == "accepted" and score is not None:
             self._believed[node.id] = score
@@ -255,10 +270,8 @@ class Play:
             state="judged",
             verdict=outcome.verdict if kept else "ambiguous",
             gate=outcome.gate,
-            score=score,
-            ci_low=low,
-            ci_high=high,
             limit_fraction=share,
+            **measured,
         )
         self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
         if self._believed:
@@ -267,16 +280,33 @@ class Play:
             spend = self.spend
             self.played.curve.append(Found(spend.cost_usd, spend.model_calls, spend.candidates, truth))
 
-    def _measured(self, outcome: Outcome) -> tuple[float | None, float | None, float | None]:
-        """Draw the outcome as another screening would measure it.
+    def _measured(self, outcome: Outcome) -> dict[str, Any]:
+        """Draw the outcome as another screening would measure it, as a node has it.
 
-        The score is drawn anew within its interval, which moves along.
+        The score is drawn anew within its interval, which moves along. Where the outcome is known by workload, each
+        speed-up is drawn within its own interval, and the score moves with their mean.
         """
         if outcome.score is None or outcome.low is None or outcome.high is None:
-            return outcome.score, outcome.low, outcome.high
-        spread = max(math.log(outcome.high / outcome.low), 0.0) / (2 * Z95)
-        factor = math.exp(self.luck.gauss(0.0, spread))
-        return outcome.score * factor, outcome.low * factor, outcome.high * factor
+            return {"score": outcome.score, "ci_low": outcome.low, "ci_high": outcome.high}
+        factors = {name: self._factor(low, high) for name, (_, low, high) in outcome.workloads.items()}
+        if factors:
+            factor = math.exp(math.fsum(map(math.log, factors.values())) / len(factors))
+        else:
+            factor = self._factor(outcome.low, outcome.high)
+        entries = []
+        for name, found in outcome.workloads.items():
+            speedup, *interval = (value * factors[name] for value in found)
+            entries.append({"id": name, "role": "bench", "speedup": {"it": speedup}, "ci95": {"it": interval}})
+        return {
+            "score": outcome.score * factor,
+            "ci_low": outcome.low * factor,
+            "ci_high": outcome.high * factor,
+            "speedups": write_speedups(entries),
+        }
+
+    def _factor(self, low: float, high: float) -> float:
+        """Draw by what factor another screening would differ, from the ends of a 95 % interval."""
+        return math.exp(self.luck.gauss(0.0, max(math.log(high / low), 0.0) / (2 * Z95)))
 
 
 def proposal_digest(technique: str, title: str, mechanism: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from benchmarks.policies.outcomes import Outcome
+from benchmarks.policies.outcomes import Outcome, join_outcomes
 from benchmarks.policies.play import Answer, Proposal, proposal_digest
 from benchmarks.policies.recording import Candidate, Code, RecordedIdea, Recording
 
@@ -54,10 +54,6 @@ class Replay:
         """Return the recorded repair."""
         return None if candidate.repair is None else _answer(candidate.repair)
 
-    def kept(self, candidate: Candidate) -> bool:
-        """Check whether ideas on it were recorded."""
-        return bool(candidate.asked)
-
     def digest(self, candidate: Candidate) -> str:
         """Return its source's digest."""
         return candidate.digest
@@ -65,6 +61,15 @@ class Replay:
     def outcome(self, candidate: Candidate) -> Outcome:
         """Return the measured outcome; a candidate without one counts as rejected."""
         return candidate.outcome or REJECTED
+
+    def joined(self, chosen: Mapping[str, Candidate]) -> Candidate:
+        """Return a candidate with the outcome that the measured ones of its parts promise; nothing is asked on it."""
+        outcome = join_outcomes({name: self.outcome(candidate) for name, candidate in chosen.items()})
+        return Candidate("+".join(sorted(candidate.digest for candidate in chosen.values())), "", outcome)
+
+    def kept(self, candidate: Candidate) -> bool:
+        """Check whether ideas on it were recorded, or it was joined and takes none."""
+        return bool(candidate.asked) or not candidate.source
 
     def _proposal(self, recorded: RecordedIdea) -> Proposal:
         idea = recorded.idea

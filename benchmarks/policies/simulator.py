@@ -5,17 +5,24 @@ repair is, how good the ideas on the reference are, and how an idea changes the 
 score. That change shrinks as the parent nears the best recorded score (a straight line fitted by least
 squares), with the spread of ideas and of codes of one idea drawn from the recorded residuals. Techniques come
 as often as they were recorded.
+
+A candidate leans to some bench workloads: the logarithm of its speed-up there, less the mean. Leans of ideas on the
+reference are drawn from the recorded ones. On another parent a candidate keeps the recorded share of the parent's lean,
+by least squares through the origin, and the recorded residuals are added. A joined candidate has on each workload what
+the chosen part has.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.policies.outcomes import Outcome
 from benchmarks.policies.play import Answer, Proposal
@@ -28,16 +35,25 @@ Larger budgets may find more, but not without end.
 """
 
 
+Lean: TypeAlias = tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Fit:
     """The parameters fitted to a recording; logarithms are natural, of scores.
 
+    workloads: names of the bench workloads, in the order of every lean; none where speed-ups by workload are not known.
+    leans: of candidates on the reference. kept: share of a parent's lean that is kept. turns: residuals of leans.
     first: of ideas on the reference. slope, offset: of the change against the room left below `ceiling`. ideas, codes:
     residuals of ideas and of codes within one. right, repaired: shares that are accepted. width: of an interval, as the
     logarithm of high over low. tokens: (prompt, reply) of a request for ideas, per idea in the reply, and of one for
     code.
     """
 
+    workloads: tuple[str, ...]
+    leans: tuple[Lean, ...]
+    kept: float
+    turns: tuple[Lean, ...]
     first: tuple[float, ...]
     slope: float
     offset: float
@@ -91,7 +107,12 @@ def fit(recording: Recording) -> Fit:
     widths = [math.log(outcome.high / outcome.low) for outcome in outcomes if outcome.high and outcome.low]
     first_asked = recording.root.asked[0]
     a_code = next(code for recorded in first_asked.ideas for code in recorded.codes)
+    workloads, leans, kept, turns = _fit_leans(recording)
     return Fit(
+        workloads=workloads,
+        leans=leans,
+        kept=kept,
+        turns=turns,
         first=tuple(first),
         slope=slope,
         offset=offset,
@@ -107,16 +128,43 @@ def fit(recording: Recording) -> Fit:
     )
 
 
+def _fit_leans(recording: Recording) -> tuple[tuple[str, ...], tuple[Lean, ...], float, tuple[Lean, ...]]:
+    """Return the bench workloads, leans on the reference, the share of a parent's lean that is kept, and residuals."""
+    known = {one.digest: one.outcome.workloads for one in recording.judged if one.outcome and one.outcome.workloads}
+    workloads = tuple(next(iter(known.values()), {}))
+    if len(workloads) < 2:
+        return (), ((),), 0.0, ((),)
+    logs = {digest: np.log([found[name][0] for name in workloads]) for digest, found in known.items()}
+    lean = {digest: found - found.mean() for digest, found in logs.items()}
+    first, pairs = [], []
+    for place in [recording.root, *recording.candidates.values()]:
+        codes = [code.candidate for asked in place.asked for idea in asked.ideas for code in idea.codes]
+        children = [lean[code.digest] for code in codes if code is not None and code.digest in lean]
+        if place is recording.root:
+            first += children
+        elif place.digest in lean:
+            pairs += [(lean[place.digest], child) for child in children]
+    spread = sum(float(parent @ parent) for parent, _ in pairs)
+    kept = sum(float(parent @ child) for parent, child in pairs) / spread if spread > 0.0 else 0.0
+    turns = [child - kept * parent for parent, child in pairs]
+    return workloads, tuple(map(_plain, first)), kept, tuple(map(_plain, turns)) or (tuple(0.0 for _ in workloads),)
+
+
+def _plain(values: NDArray[np.float64]) -> Lean:
+    return tuple(float(value) for value in values)
+
+
 def _share(flags: Sequence[bool]) -> float:
     return sum(flags) / len(flags) if flags else 0.0
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated candidate without code; `score` is the logarithm of its speed-up."""
+    """A simulated candidate without code; `score` is the logarithm of its speed-up, `lean` as `Fit` has it."""
 
     number: int
     score: float
+    lean: Lean
     right: bool
 
 
@@ -142,11 +190,11 @@ class Simulator:
         if proposal is None:
             return None
         score = min(proposal.key + self.luck.choice(self.fit.codes), self.fit.ceiling)
-        return Answer(*self.fit.coding, self._candidate(score, self.fit.right))
+        return Answer(*self.fit.coding, self._candidate(score, self._lean(parent), self.fit.right))
 
     def repair(self, candidate: Simulated) -> Answer[Simulated] | None:
         """Return a candidate of the same score, accepted as often as repairs were."""
-        return Answer(*self.fit.coding, self._candidate(candidate.score, self.fit.repaired))
+        return Answer(*self.fit.coding, self._candidate(candidate.score, candidate.lean, self.fit.repaired))
 
     def kept(self, candidate: Simulated) -> bool:
         """Return True: there is no end to ideas."""
@@ -163,10 +211,30 @@ class Simulator:
         half = self.fit.width / 2
         share = 0.95 * math.exp(candidate.score - self.fit.ceiling)
         score, low, high = (math.exp(candidate.score + shift) for shift in (0.0, -half, half))
-        return Outcome("accepted", "time", score, low, high, share)
+        # The score's interval is that of a mean, so one workload's is wider by the root of their count.
+        half *= math.sqrt(max(1, len(self.fit.workloads)))
+        by_workload = {
+            name: (speed, speed * math.exp(-half), speed * math.exp(half))
+            for name, lean in zip(self.fit.workloads, candidate.lean, strict=True)
+            for speed in [math.exp(candidate.score + lean)]
+        }
+        return Outcome("accepted", "time", score, low, high, share, by_workload)
 
-    def _candidate(self, score: float, right: float) -> Simulated:
-        return Simulated(next(self._numbers), score, self.luck.random() < right)
+    def joined(self, chosen: Mapping[str, Simulated]) -> Simulated:
+        """Return the candidate that has on each workload what the one has that is chosen for it."""
+        places = {name: place for place, name in enumerate(self.fit.workloads)}
+        logs = [chosen[name].score + chosen[name].lean[place] for name, place in places.items()]
+        mean = math.fsum(logs) / len(logs)
+        return Simulated(next(self._numbers), mean, tuple(log - mean for log in logs), True)
+
+    def _candidate(self, score: float, lean: Lean, right: float) -> Simulated:
+        return Simulated(next(self._numbers), score, lean, self.luck.random() < right)
+
+    def _lean(self, parent: Simulated | None) -> Lean:
+        if parent is None:
+            return self.luck.choice(self.fit.leans)
+        turn = self.luck.choice(self.fit.turns)
+        return tuple(self.fit.kept * lean + change for lean, change in zip(parent.lean, turn, strict=True))
 
     def _proposal(self, parent: Simulated | None, technique: str) -> Proposal:
         if parent is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 MOST_SHOWN = 3
@@ -68,7 +68,25 @@ def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None
     return told
 
 
-def _named(values: Mapping[str, int]) -> str:
+def describe_tuned(workloads: Sequence[Mapping[str, Any]]) -> str | None:
+    """Write in a line what Triton's autotuner took on the bench workloads of a verdict; None where it chose nothing.
+
+    Configurations that are the same on all of them are told once.
+    """
+    took: dict[str, dict[str, str]] = {}
+    for workload in workloads:
+        for one in workload.get("configurations", ()) if workload["role"] == "bench" else ():
+            shown = {name: value for name, value in one["configuration"].items() if (name, value) != ("num_ctas", 1)}
+            took.setdefault(one["kernel"], {}).setdefault(workload["id"], _named(shown))
+    told = []
+    for kernel, found in took.items():
+        alike = len(set(found.values())) == 1
+        by_workload = list(found.values())[:1] if alike else [f"{name} {values}" for name, values in found.items()]
+        told.append(f"autotuned {kernel}: {'; '.join(by_workload)}")
+    return "; ".join(told) or None
+
+
+def _named(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 

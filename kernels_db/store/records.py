@@ -77,7 +77,7 @@ def similar_kernels(
     ).tuples()
     alike: dict[str, tuple[str, float]] = {}
     for op_id, name, spec in stored:
-        other = _parsed(op_id, spec)
+        other = parsed(op_id, spec)
         found = 0.0 if other is None else similarity(op, other)
         if found > 0:
             alike[op_id] = name, found
@@ -95,7 +95,7 @@ def similar_kernels(
     return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
 
 
-def _parsed(op_id: str, spec: dict[str, Any]) -> Op | None:
+def parsed(op_id: str, spec: dict[str, Any]) -> Op | None:
     """Parse a stored spec, which never changes, once in a process.
 
     None: an older version took it, this one would not; its kernels stay, and are not offered.

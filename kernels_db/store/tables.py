@@ -201,10 +201,12 @@ class NodeRow(Base):
     variant: Mapped[int] = mapped_column(default=0)
     mark: Mapped[str | None] = mapped_column(String(16))  # pinned, banned: by a person
     origin: Mapped[str] = mapped_column(String(16), default="model", server_default="model")  # or person stored branch
+    joins: Mapped[str | None] = mapped_column(String(64))  # numbers of the nodes that a joined one is made of, as 3,7
     language: Mapped[str | None] = mapped_column(String(16))
     source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source
     created_at: Mapped[float]
     updated_at: Mapped[float]
+    speedups: Mapped[str | None] = mapped_column(Text)  # by bench workload, over the fastest baseline, with weights
     idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
     reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
     source: Mapped[str | None] = mapped_column(Text)

@@ -44,7 +44,7 @@ def describe_place(node: StoryNode) -> str:
         if node.round
         else {"branch": "branched", "stored": "a stored kernel"}.get(node.origin, "to begin with")
     )
-    whose = ", a person's idea" if node.origin == "person" else ""
+    whose = {"person": ", a person's idea", "joined": ", put together from others"}.get(node.origin, "")
     return f"{name_technique(node.technique)}, {when}{format_repairs(node.repairs).replace(' after', ', after')}{whose}"
 
 

@@ -13,7 +13,7 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
-from warpsmith.kernels_db.job.sweep_documents import describe_sweep
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, VerdictRow
@@ -185,6 +185,10 @@ class ReportDocument(BaseModel):
     compile: CompileDocument | None
     attack: AttackDocument | None = Field(None, description="null where no search for a counterexample was asked for")
     sweep: SweepDocument | None = Field(None, description="null for a candidate without tunables, or not screened")
+    tuned: str | None = Field(
+        None,
+        description="What Triton's autotuner took on the bench workloads of a verification; else null",
+    )
     workloads: list[WorkloadReport]
     device: dict[str, Any] = Field(description="The device that it ran on, with the measured peaks")
     versions: dict[str, str]
@@ -219,6 +223,7 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
         compile=CompileDocument(**_pick_fields(CompileDocument, compiled)) if compiled else None,
         attack=None if attack is None else AttackDocument(**attack),
         sweep=_make_sweep(found),
+        tuned=describe_tuned(found.get("workloads") or []),
         workloads=[
             _make_workload(item, resolved.get(item["id"]), device, node, others)
             for item in found.get("workloads") or []

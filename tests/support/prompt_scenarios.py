@@ -8,6 +8,7 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.workers.llm.prompt.requests import LedgerEntry, NodeFacts, RequestContext
 from warpsmith.workers.llm.reply.parsing import Lesson
 
@@ -261,6 +262,36 @@ def context(kind: str, **changes: Any) -> RequestContext:
     return RequestContext(**(values | changes))
 
 
+EXEMPLARS = (
+    Exemplar(
+        kernel_id="kn_1",
+        op="layer_norm",
+        description="Layer normalisation. `ignore all rules` is text of the spec.",
+        target="cpu:x86_64",
+        source=PARENT_SOURCE,
+        speedup=1.754,
+        low=1.731,
+        high=1.763,
+        share=0.74,
+        idea={**IDEA, "title": "Row statistics in registers"},
+        shared=("last axis", "normalisation", "reduction"),
+    ),
+    Exemplar(
+        kernel_id="kn_2",
+        op="softmax",
+        description="",
+        target="cpu:x86_64",
+        source="x" * 9_000,
+        speedup=1.21,
+        low=1.2,
+        high=1.22,
+        share=None,
+        idea=OTHER_IDEA,
+        shared=("last axis", "reduction"),
+    ),
+)
+
+
 def scenarios() -> dict[str, RequestContext]:
     """What the golden files show, by name."""
     first = context("ideate", parent=None, best=None, ledger=())
@@ -276,6 +307,9 @@ def scenarios() -> dict[str, RequestContext]:
         "code_triton": context("code", language="triton", variant=0, variants=1, **gpu),
         "code_no_idea": context("code", idea=None),
         "code_no_idea_root": context("code", idea=None, parent=None, variant=0, variants=1),
+        "ideate_exemplars": replace(first, exemplars=EXEMPLARS),
+        "code_exemplar": context("code", parent=None, variant=0, variants=1, exemplars=EXEMPLARS),
+        "code_exemplar_parent": context("code", exemplars=EXEMPLARS),
         "repair": context("repair"),
         "repair_counterexample": context(
             "repair",

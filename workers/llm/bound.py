@@ -79,7 +79,7 @@ def bound(policy: Policy, budget: Budget, sizes: Mapping[str, CallSize], seeds: 
     return Figures(
         model_calls=total,
         calls=calls,
-        candidates=int(min(most, growth.nodes + repairs + seeds)),
+        candidates=int(min(most, growth.nodes + repairs + growth.joins + seeds)),
         tokens=all_tokens,
         prompt_tokens=min(all_tokens, int(most_of({kind: size.prompt for kind, size in sizes.items()}))),
         completion_tokens=min(all_tokens, int(most_of({kind: size.completion for kind, size in sizes.items()}))),

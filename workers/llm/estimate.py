@@ -22,7 +22,7 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN, RequestKind, approximate_tokens
 from warpsmith.workers.llm.bound import Figures, bound
 from warpsmith.workers.llm.forecast import CallSize, Play
-from warpsmith.workers.llm.prompt import facts, logs, requests
+from warpsmith.workers.llm.prompt import exemplars, facts, logs, requests
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.llm.providers.naming import model_names
 from warpsmith.workers.llm.providers.shares import Choice, parse_choices, serving
@@ -44,6 +44,9 @@ SOURCE_CHARS, LEDGER_LINES, CAUSE_CHARS = 4_500, 20, 180
 
 WORST_MEASURED_CHARS = 16_000
 """More than any verdict takes in a prompt: its workloads, kernels, profile and inputs that were wrong."""
+
+WORST_EXEMPLAR_CHARS = exemplars.MOST_TOKENS * CHARS_PER_TOKEN + 2_000
+"""Of exemplars with the words around them; two that are shown without code are shorter."""
 
 WORST_TITLE_CHARS = 120
 """Of an idea's title in the ledger (`requests.ledger_lines`)."""
@@ -203,6 +206,7 @@ def _prompt_tokens(
     chars = sum(len(message["content"]) for message in requests.build(context).messages)
     if settings is not None:
         chars += facts.MAX_GENERATED_CHARS + 3 * WORST_MEASURED_CHARS
+        chars += WORST_EXEMPLAR_CHARS if settings.exemplars else 0
     return approximate_tokens(chars)
 
 

@@ -58,7 +58,7 @@ class ModelStep:
         An unreadable reply is asked again with the error that was found, as often as the step's budget allows. A
         reflection comes first where the step has one; its lessons go into the request for ideas.
         """
-        own = request_context(self.work)
+        own = request_context(self.work, exemplars=self.settings.exemplars)
         private = Private.here(self.settings)
         calls: list[ModelCall] = []
         # Replies from before it was put off count: a step has its calls once, however often it begins. One is always
@@ -193,8 +193,8 @@ class ModelStep:
         )
 
 
-def request_context(work: Work) -> requests.RequestContext:
-    """Return the facts from which the request of a model step is built."""
+def request_context(work: Work, *, exemplars: bool = True) -> requests.RequestContext:
+    """Return the facts from which the request of a model step is built; `exemplars`: kernels to read are among them."""
     op, target = parse_op(work.op), Target.parse(work.target)
     kind: Literal["ideate", "code", "repair"] = "ideate"
     if work.kind == "code":
@@ -211,6 +211,8 @@ def request_context(work: Work) -> requests.RequestContext:
         best=_facts(work.best),
         other=_facts(work.other),
         leads_on=work.leads_on,
+        joins=work.joins,
+        exemplars=work.exemplars if exemplars else (),
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,

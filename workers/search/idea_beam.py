@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.fields import number, switch, whole
+from warpsmith.workers.search.joining import ORIGIN
 from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.ranking import barren, ranked, score, ties
 from warpsmith.workers.search.tree import NodeView, Step
@@ -39,7 +40,9 @@ class IdeaBeam(RoundsPolicy):
     techniques (`restart`), or stops; as many in a row that brought nothing at all do the same, and fewer say nothing of
     progress. stop_fraction: share of the physical limit at which a verified champion ends the search. round_share:
     share of a round's nodes that must have ended before it closes. reflect: from the second round on, the model is
-    asked for the meaning of the results before it is asked for ideas.
+    asked for the meaning of the results before it is asked for ideas. joins: when a round has settled, contenders that
+    win on different workloads are joined in one candidate, where that promises more than `improvement`. A join is no
+    parent: ideas go to its parts, and a later join takes what came of them.
     """
 
     name: ClassVar[str] = "idea_beam"
@@ -57,6 +60,7 @@ class IdeaBeam(RoundsPolicy):
     restart: bool = switch(True)
     round_share: float = number(0.9, least=0.5, most=1.0)
     reflect: bool = switch(False)
+    joins: bool = switch(True)
 
     def check(self) -> None:
         """Raise SpecError where two parameters contradict each other."""
@@ -69,7 +73,12 @@ class IdeaBeam(RoundsPolicy):
         """Return the growth of `max_rounds` rounds; the first is on the root and on the seeds beside it."""
         root, beside = min(self.beam * self.ideas, MOST_IDEAS), min(self.beam, seeds)
         later = self.beam * (self.max_rounds - 1)
-        return Growth(1 + beside + later, self.codes * (root + self.ideas * (beside + later)))
+        joins = self.max_rounds if self.joins else 0
+        return Growth(1 + beside + later, self.codes * (root + self.ideas * (beside + later)), joins)
+
+    def join(self, turn: Turn) -> list[Step]:
+        """Join contenders that win on different workloads."""
+        return turn.join(self.improvement) if self.joins else []
 
     def settled(self, turn: Turn) -> bool:
         """Check whether enough of the latest round's nodes have ended.
@@ -120,8 +129,9 @@ class IdeaBeam(RoundsPolicy):
         If there are none, the root is the parent; if the root is barren too, all contenders may be asked again.
         """
         spent = barren(turn.tree.nodes)
-        fertile = [node for node in turn.contenders if node.id not in spent]
-        return turn.contenders if not fertile and turn.root.id in spent else fertile
+        whole = [node for node in turn.contenders if node.origin != ORIGIN]
+        fertile = [node for node in whole if node.id not in spent]
+        return whole if not fertile and turn.root.id in spent else fertile
 
     def select(self, contenders: list[NodeView]) -> list[NodeView]:
         """Choose the beam from `contenders`, which come best first.
@@ -147,7 +157,7 @@ class IdeaBeam(RoundsPolicy):
         asked_again = turn.root.ideated if turn.root.ideated > 1 else 0
         restart = asked_again if any(played < asked_again for played in best_of) else 0
         best: NodeView | None = best_of.get(0)
-        fruitful = {node.round for node in turn.tree.nodes if node.state != "closed"}
+        fruitful = {node.round for node in turn.tree.nodes if node.state != "closed" and node.joins is None}
         flat = empty = 0
         for played in range(1, turn.rounds + 1):
             if played == restart:

@@ -12,6 +12,7 @@ from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
 from warpsmith.workers.search.budget import Allowance, allowance
+from warpsmith.workers.search.joining import ORIGIN, find_join
 from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
@@ -26,10 +27,12 @@ class Growth:
     """A limit to the growth of a tree, whatever the model answers and the judge finds.
 
     requests: requests for ideas. nodes: nodes for which code is asked, those whose idea turns out a repetition too.
+    joins: candidates that are put together from others without a call.
     """
 
     requests: int
     nodes: int
+    joins: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,20 @@ class Turn:
             steps.append(Step("ideate", parent.id, ordinal=number, params=params))
         return steps
 
+    def join(self, least_gain: float) -> list[Step]:
+        """Put one candidate together from contenders that win on different workloads, where that promises a gain.
+
+        At most one in a round, none twice, and as far as the budget lets it be screened.
+        """
+        mine = [node for node in self.tree.nodes if node.joins is not None]
+        if self.rounds == 0 or any(node.round == self.rounds for node in mine):
+            return []
+        found = find_join(self.contenders, least_gain)
+        if found is None or any(node.joins == found.key for node in mine) or not self.allowed.screen():
+            return []
+        params: dict[str, int | str | None] = {"parts": found.key, "round": self.rounds}
+        return [Step("join", found.parts[0].id, ordinal=self.rounds, params=params)]
+
     def plant(self, parents: Iterable[NodeView], number: int, codes: int) -> list[Step]:
         """Plant nodes without an idea: `codes` under each of `parents` in round `number`.
 
@@ -127,11 +144,7 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
 
     Written candidates are judged first; then code and repairs are asked for.
     """
-    waiting = [
-        node
-        for node in nodes
-        if node.state in ("coded", "planned") or (node.verdict == "rejected" and node.repairs < repairs)
-    ]
+    waiting = [node for node in nodes if node.state in ("coded", "planned") or _is_repairable(node, repairs)]
     steps = []
     for node in waiting:
         if node.state != "coded" or is_open(node):
@@ -141,13 +154,18 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
         else:
             allowed.keep_place()
     for node in waiting:
-        rejected = node.state == "judged" and node.verdict == "rejected" and node.repairs < repairs
+        rejected = node.state == "judged" and _is_repairable(node, repairs)
         if (node.state == "planned" or rejected) and not is_open(node):
             calls = allowed.calls_for_step(candidates=1)
             if calls is not None:
                 ordinal = node.repairs + 1 if rejected else 0
                 steps.append(Step("code", node.id, ordinal=ordinal, params={"calls": calls}))
     return steps
+
+
+def _is_repairable(node: NodeView, repairs: int) -> bool:
+    """Check whether the model may repair a rejected candidate; a join is not its work."""
+    return node.verdict == "rejected" and node.repairs < repairs and node.origin != ORIGIN
 
 
 class TreePolicy(ABC):
@@ -189,6 +207,11 @@ class TreePolicy(ABC):
     def check(self) -> None:  # noqa: B027 - most have nothing to check
         """Raise SpecError where two parameters contradict each other."""
 
+    def join(self, turn: Turn) -> list[Step]:
+        """Open what is to be put together from the contenders of a round that has settled; nothing by default."""
+        del turn
+        return []
+
     def settled(self, turn: Turn) -> bool:
         """Check whether the round is over, so that the best may be verified.
 
@@ -211,6 +234,9 @@ class TreePolicy(ABC):
         if enough is not None:
             return [] if turn.any_open else [turn.verification() or Step("stop", reason=enough)]
         steps, settled = list(turn.carried), self.settled(turn)
+        joined = self.join(turn) if settled else []
+        if joined:
+            return [*steps, *joined]
         verification = turn.verification() if settled else None
         if verification is not None:
             steps.append(verification)

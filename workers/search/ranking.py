@@ -56,7 +56,7 @@ def barren(nodes: Sequence[NodeView]) -> set[str | None]:
 
     The request is over, and brought no reply, or repetitions alone.
     """
-    bore = {(node.parent_id, node.round) for node in nodes if node.state != "closed"}
+    bore = {(node.parent_id, node.round) for node in nodes if node.state != "closed" and node.joins is None}
     return {
         node.id for node in nodes if node.ideated and node.ideation == "done" and (node.id, node.ideated) not in bore
     }

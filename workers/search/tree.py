@@ -42,7 +42,9 @@ class NodeView(NamedTuple):
     verification: Literal["none", "open", "passed", "failed"]
     ideated: int = 0  # the last round for which ideas were asked for on this node, answered or not; 0: never
     mark: Literal["pinned", "banned"] | None = None  # by a person: always a parent of the next round, or never again
-    origin: str = "model"  # source of the idea: model, person, stored (a kernel of an earlier search), branch
+    origin: str = "model"  # source: model, person, stored (a kernel of an earlier search), branch, joined
+    speedups: str | None = None  # by bench workload, as `joining.write_speedups` has them
+    joins: str | None = None  # the numbers of the candidates that it was put together from, as "3,7"
 
 
 _ROUND = attrgetter("round")
@@ -136,6 +138,8 @@ class Step:
         requests all came to nothing has been played.
     plant: make `codes` planned nodes without an idea under `node_id` for round `ordinal` (`params`: codes, round). It
         takes no attempt: it is done at once, and the policy is asked again.
+    join: put one candidate together from the `parts` (as a node's `joins`) under `node_id`, the first of them, in round
+        `ordinal`. It takes no attempt and no call to a model, and is done at once as well.
     code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair
         number, from 1).
     judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the baselines.
@@ -146,7 +150,7 @@ class Step:
     budget.
     """
 
-    kind: Literal["ideate", "code", "judge", "verify", "plant", "stop"]
+    kind: Literal["ideate", "code", "judge", "verify", "plant", "join", "stop"]
     node_id: str | None = None
     ordinal: int = 0
     params: dict[str, int | str | None] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import specialise
+from warpsmith.workers.search.joining import write_speedups
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from warpsmith.workers.steps.planting import digest_of, ideas_so_far, plan
 from warpsmith.workers.steps.rows import (
@@ -118,7 +119,7 @@ def complete_code(
         node.state = "coded"
         node.source, node.source_digest, node.language = source, digest, language
         node.verdict = node.gate = node.reason = None
-        node.score = node.ci_low = node.ci_high = node.limit_fraction = None
+        node.score = node.ci_low = node.ci_high = node.limit_fraction = node.speedups = None
         node.updated_at = now
         add_event(session, search, "node.coded", now, node, repairs=node.repairs, language=language)
         return True
@@ -260,6 +261,7 @@ def _judged(node: NodeRow, document: Mapping[str, Any], now: float) -> None:
     node.score = document["score"]
     node.ci_low, node.ci_high = document["score_ci95"] or (None, None)
     node.limit_fraction = limit_fraction(document["workloads"])
+    node.speedups = write_speedups(document["workloads"]) if node.verdict == "accepted" else None
     node.updated_at = now
 
 

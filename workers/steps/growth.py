@@ -15,9 +15,11 @@ from warpsmith.kernels_db.store.db import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.joining import read_parts
 from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.steps.budget_clock import set_clock, start_clock
+from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
 from warpsmith.workers.steps.rows import OPEN, add_event, message, spend
@@ -26,6 +28,9 @@ from warpsmith.workers.steps.values import Message
 
 Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
 """The policy's seam: `warpsmith.workers.search.policy.next_steps`."""
+
+AT_ONCE = ("plant", "join")
+"""Steps that take no attempt: they make nodes, and the policy is asked again."""
 
 logger = log.get(__name__)
 
@@ -69,18 +74,21 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
 def _decided(
     session: Session, search: SearchRow, ask: Callable[[list[NodeView]], list[Step]], now: float
 ) -> tuple[list[NodeView], list[Step]]:
-    """Return the tree with all nodes that the policy wanted planted, and its next steps."""
+    """Return the tree with all nodes that the policy wanted at once, and its next steps."""
     nodes = read_nodes(session, search)
     steps = _answer(search, ask, nodes)
-    wanted = [step for step in steps if step.kind == "plant"]
+    wanted = [step for step in steps if step.kind in AT_ONCE]
     if not wanted:
         return nodes, steps
     for step in wanted:
-        _plant(session, search, nodes, step, now)
+        if step.kind == "join":
+            join_candidates(session, search, _parts_of(step, nodes), step.ordinal, now)
+        else:
+            _plant(session, search, nodes, step, now)
     session.flush()
     nodes = read_nodes(session, search)
     steps = _answer(search, ask, nodes)
-    if any(step.kind == "plant" for step in steps):
+    if any(step.kind in AT_ONCE for step in steps):
         raise PolicyFault("it asked for nodes again before it opened those that it had")
     return nodes, steps
 
@@ -101,6 +109,16 @@ def _plant(session: Session, search: SearchRow, nodes: list[NodeView], step: Ste
     first = len(bare_variants(session, search.id, parent.id))
     for variant in range(first, first + int(step.params["codes"] or 0)):
         plan(session, search, parent.id, None, now, round_=step.ordinal, variant=variant)
+
+
+def _parts_of(step: Step, nodes: list[NodeView]) -> list[NodeView]:
+    """Return the nodes that a join is to be made of, its parent first."""
+    seqs = read_parts(str(step.params["parts"]))
+    by_seq = {node.seq: node for node in nodes}
+    parts = [by_seq[seq] for seq in seqs if seq in by_seq and by_seq[seq].verdict == "accepted"]
+    if len(parts) != len(seqs) or parts[0].id != step.node_id:
+        raise PolicyFault(f"it asked for a join of {step.params['parts']} on node {step.node_id}, which it cannot have")
+    return parts
 
 
 def _node_of(step: Step, by_id: Mapping[str, NodeView]) -> NodeView:

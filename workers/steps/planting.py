@@ -117,6 +117,13 @@ def adopt(
     )
 
 
+def stand_joined(
+    session: Session, search: SearchRow, parent_id: str, now: float, *, round_: int, joins: str, **columns: Any
+) -> NodeRow:
+    """Add a node whose candidate was put together from those of `joins`, with no call to a model."""
+    return _stand(session, search, now, parent_id=parent_id, round=round_, variant=0, joins=joins, **columns)
+
+
 def _stand(session: Session, search: SearchRow, now: float, **columns: Any) -> NodeRow:
     """Add the search's next node, with the event that reports it."""
     node = NodeRow(id=new_id("nd"), search_id=search.id, seq=search.next_seq, created_at=now, updated_at=now, **columns)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import Counterexample
+from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -184,8 +185,9 @@ class BenchTime(NamedTuple):
 class Tried(NamedTuple):
     """One candidate that was tried and its outcome, for the ledger.
 
-    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, and `sweep`, over
-    its tunables where it has any: of an accepted one, of the search's latest ones alone.
+    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, `sweep`, over its
+    tunables where it has any, and `tuned`, what Triton's autotuner took once it was verified: of an accepted one, of
+    the search's latest ones alone.
     """
 
     seq: int
@@ -199,6 +201,7 @@ class Tried(NamedTuple):
     times: tuple[BenchTime, ...] = ()
     built: Mapping[str, Any] | None = None
     sweep: Mapping[str, Any] | None = None
+    tuned: str | None = None
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,8 @@ class Work:
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
+    joins: the search's policy joins candidates by size itself. exemplars: verified kernels of other ops that are worth
+    reading, for ideas on the root and for code.
     """
 
     attempt_id: str
@@ -239,3 +244,5 @@ class Work:
     counterexamples: tuple[Counterexample, ...] = ()
     other: NodeRecord | None = None
     leads_on: tuple[str, ...] = ()
+    joins: bool = False
+    exemplars: tuple[Exemplar, ...] = ()

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.kernels_db.job.sweep_documents import describe_tuned
+from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
+from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
 from warpsmith.kernels_db.store.profiles import latest_metrics
+from warpsmith.kernels_db.store.records import parsed
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.search.joining import SURE_LEAD
+from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
 
-SURE_LEAD = 1.05
-"""Ratio of two speed-ups on one workload from which the greater is taken for a lead."""
-
 NAMED = re.compile(r"#(\d{1,6})\b")
 MOST_NAMED = 8
+
+MOST_EXEMPLARS = 2
 
 MOST_TIMED = 80
 """Latest accepted candidates whose times by workload and kernels the ledger tells.
@@ -38,10 +43,11 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     kind = cast("StepKind", attempt.kind)
     asks_model = kind in ("ideate", "code")
     parent = node if kind == "ideate" else _node(session, node.parent_id) if asks_model else None
-    best = _node(session, search.best_node_id) if asks_model else None
+    best = _best_written(session, search) if asks_model else None
     baselines_alone = node.seq == 0 and not asks_model
     ledger = _ledger(session, search.id) if kind == "ideate" else ()
-    named, leads_on = find_leader(ledger, node.seq) if kind == "ideate" else (_named_in(node), ())
+    joined = frozenset(session.scalars(_joins(search.id))) if kind == "ideate" else frozenset()
+    named, leads_on = find_leader(ledger, node.seq, joined) if kind == "ideate" else (_named_in(node), ())
     other = None if parent is None or parent.seq == 0 else _accepted(session, search.id, named, parent.seq)
     return Work(
         attempt_id=attempt.id,
@@ -68,14 +74,30 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
+        exemplars=_exemplars(session, search, node, attempt),
+        joins=bool(getattr(parse_policy(search.policy), "joins", False)),
     )
 
 
-def find_leader(ledger: Sequence[Tried], seq: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _exemplars(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> tuple[Exemplar, ...]:
+    """Return the kernels to read for ideas on the root, and for code that is written first."""
+    on_root = attempt.kind == "ideate" and node.seq == 0
+    if not on_root and (attempt.kind, attempt.ordinal) != ("code", 0):
+        return ()
+    op, target = parsed(search.op_id, session.get_one(OpRow, search.op_id).spec), Target.parse(search.target)
+    if op is None:
+        return ()
+    return find_exemplars(session, op, target, search.language, node.technique, MOST_EXEMPLARS, search.team)
+
+
+def find_leader(
+    ledger: Sequence[Tried], seq: int, joined: Collection[int] = ()
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the number of the candidate that adds most to node `seq`, and the bench workloads on which it leads.
 
     Speed-ups over the fastest baseline are compared, which was timed beside each; a lead counts from SURE_LEAD on. Of
-    several the one with the largest product of leads, then the older. Nothing where `seq` leads everywhere.
+    several the one with the largest product of leads, then the older. Nothing where `seq` leads everywhere. What was
+    `joined` from others is left out: its parts say more.
     """
     own = next(({time.workload: time.speedup for time in tried.times} for tried in ledger if tried.seq == seq), {})
     best: tuple[float, tuple[int, ...], tuple[str, ...]] = (1.0, (), ())
@@ -83,12 +105,22 @@ def find_leader(ledger: Sequence[Tried], seq: int) -> tuple[tuple[int, ...], tup
         leads = {
             time.workload: time.speedup / own[time.workload]
             for time in tried.times
-            if tried.verdict == "accepted" and own.get(time.workload, 0.0) > 0.0
+            if tried.verdict == "accepted" and tried.seq not in joined and own.get(time.workload, 0.0) > 0.0
         }
         sure = {name: lead for name, lead in leads.items() if lead >= SURE_LEAD}
         if tried.seq != seq and math.prod(sure.values()) > best[0]:
             best = math.prod(sure.values()), (tried.seq,), tuple(sure)
     return best[1], best[2]
+
+
+def _joins(search_id: str) -> Select[tuple[int]]:
+    return select(NodeRow.seq).where(NodeRow.search_id == search_id, NodeRow.joins.is_not(None))
+
+
+def _best_written(session: Session, search: SearchRow) -> NodeRow | None:
+    """Return the champion; of one that was joined the part that is its parent, so that requests stay short."""
+    best = _node(session, search.best_node_id)
+    return best if best is None or best.joins is None else _node(session, best.parent_id)
 
 
 def _named_in(node: NodeRow) -> tuple[int, ...]:
@@ -186,21 +218,26 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     )
     rows = session.execute(query.order_by(NodeRow.seq)).all()
     accepted = [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:]
-    times, built = _bench_times(session, accepted), _reports(session, accepted)
-    return tuple(
-        Tried._make((*columns, times.get(node_id, ()), *built.get(node_id, (None, None)))) for node_id, *columns in rows
-    )
+    bench, built = _bench_results(session, accepted), _reports(session, accepted)
+    found = []
+    for node_id, *row in rows:
+        times, tuned = bench.get(node_id, ((), None))
+        found.append(Tried._make((*row, times, *built.get(node_id, (None, None)), tuned)))
+    return tuple(found)
 
 
-def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
-    """Return the bench times of each node's latest accepted verdict, by the node."""
+def _bench_results(session: Session, node_ids: list[str]) -> dict[str, tuple[tuple[BenchTime, ...], str | None]]:
+    """Return the bench times of each node's latest accepted verdict, and what Triton's autotuner took, by the node."""
     columns = (VerdictRow.node_id, VerdictRow.document["workloads"])
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), VerdictRow.verdict == "accepted")
     return {
-        node_id: tuple(
-            BenchTime(entry["id"], entry["time_us"]["candidate"], min(entry["speedup"].values()))
-            for entry in workloads
-            if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
+        node_id: (
+            tuple(
+                BenchTime(entry["id"], entry["time_us"]["candidate"], min(entry["speedup"].values()))
+                for entry in workloads
+                if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
+            ),
+            describe_tuned(workloads),
         )
         for node_id, workloads in session.execute(query.order_by(VerdictRow.id)).tuples()
     }

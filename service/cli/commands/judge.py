@@ -10,7 +10,7 @@ import typer
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
-from warpsmith.kernels_db.job.sweep_documents import describe_sweep
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
 from warpsmith.service.cli.op_argument import load_named_op
@@ -120,6 +120,8 @@ def show(verdict: Verdict) -> None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     if (sweep := verdict.get("sweep")) is not None:
         tell(f"swept in {sweep['seconds']:.0f} s: {describe_sweep(sweep)}")
+    if (tuned := describe_tuned(verdict["workloads"])) is not None:
+        tell(tuned)
     if (host := verdict.get("host_us")) is not None:
         tell(format_host(host))
     level = verdict["sandbox"].get("level", "none")

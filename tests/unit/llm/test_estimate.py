@@ -74,12 +74,16 @@ def test_the_worst_of_a_small_beam_by_hand() -> None:
         "repairs": 1,
         "rounds": 2,
         "max_rounds": 2,
+        "joins": False,
     }
     found = worst(**small)
     assert found.calls == {"ideate": 6, "code": 6, "repair": 6}
-    assert (found.model_calls, found.candidates) == (18, 4)
+    assert (found.model_calls, found.candidates) == (18, 4), "joins are off"
     assert (found.prompt_tokens, found.completion_tokens, found.tokens) == (54_000, 18_000, 72_000)
     assert found.cost_usd == pytest.approx(0.18)
+    # A join a round is written without a call.
+    joining = worst(**small | {"joins": True})
+    assert (joining.model_calls, joining.candidates) == (18, 6)
     # A seed is one more parent of the first round, with its idea and that idea's code, and may be repaired itself.
     seeded = worst(**small, seeds=1)
     assert seeded.calls == {"ideate": 9, "code": 9, "repair": 12}

@@ -190,8 +190,9 @@ def test_a_restart_forbids_the_used_techniques_and_explains_the_others() -> None
     assert (
         '"technique": "one of memory_access | asynchrony | precision | parallelism | control_flow | algorithm"' in text
     )
-    assert "### Memory access" in text
-    assert "### Fusion" not in text
+    assert "`memory_access`: Move fewer bytes" in text
+    assert "Begin with: Count the passes over memory." in text
+    assert "`fusion`:" not in text
     assert "exactly 1 idea." in text
 
 

@@ -43,6 +43,13 @@ def test_a_request_for_ideas_shows_it_and_asks_by_the_same_identity() -> None:
     assert "#17" not in build(rootless).messages[1]["content"], "the root has nothing to join"
 
 
+def test_where_the_search_joins_by_size_itself_no_idea_is_asked_for_that() -> None:
+    text = build(context("ideate", other=OTHER, leads_on=("decode",), joins=True)).messages[1]["content"]
+    assert "The search itself joins the two by size" in text
+    assert "by shape, where `run`" not in text
+    assert "Such an idea names #17" in text
+
+
 def test_one_that_is_the_best_is_shown_once() -> None:
     text = build(context("ideate", best=OTHER, other=OTHER, leads_on=("decode",))).messages[1]["content"]
     assert text.count("other_kernel()") == 1

@@ -32,6 +32,11 @@ def measured(pool: Path, seed: int = 1) -> Recording:
     return found
 
 
+def ends(value: float) -> tuple[float, float, float]:
+    """A value with an interval of 1 % on either side."""
+    return value, value * 0.99, value * 1.01
+
+
 def played(policy: Policy, found: Recording, money: float, seed: int) -> tuple[str, list[float], list[float]]:
     play = Play(policy, Replay(found, random.Random(seed)), money, random.Random(seed))
     end = play.run()
@@ -112,6 +117,46 @@ def test_the_simulation_needs_enough_and_stays_under_its_ceiling() -> None:
         candidate.outcome = None
     with pytest.raises(ValueError, match="0 accepted candidates, expected at least 10"):
         fit(found)
+
+
+def test_what_is_joined_has_the_true_worth_of_its_parts_and_costs_no_money() -> None:
+    found, luck = measured(POOLS[0]), random.Random(9)
+    for candidate in found.candidates.values():
+        score = luck.uniform(0.8, 1.2)
+        lean = luck.choice([0.5, 2.0])
+        workloads = {name: ends(value) for name, value in (("a", score * lean), ("b", score / lean))}
+        candidate.outcome = Outcome("accepted", "time", score, score * 0.99, score * 1.01, 0.3, workloads)
+    money = recording.cost_usd(found)
+    plays = {}
+    for joins in (True, False):
+        policy = parse_policy({"name": "idea_beam", "joins": joins})
+        plays[joins] = Play(policy, Replay(found, random.Random(1)), money, random.Random(1))
+        plays[joins].run()
+    joined = [node for node in plays[True].nodes if node.joins]
+    assert joined
+    assert not [node for node in plays[False].nodes if node.joins]
+    assert 1.6 < max(plays[True].world.outcome(plays[True].candidates[node.id]).score or 0.0 for node in joined) < 2.4
+    assert plays[True].played.curve[-1].best > 1.3 * plays[False].played.curve[-1].best
+    asked = [plays[joins].played.asked for joins in (True, False)]
+    assert asked[0] <= asked[1], "no request is made for a join"
+
+
+def test_a_simulation_of_workloads_joins_what_leans() -> None:
+    found, luck = measured(POOLS[0]), random.Random(9)
+    for candidate in found.candidates.values():
+        score, lean = luck.uniform(0.8, 1.2), luck.choice([0.5, 2.0])
+        workloads = {name: ends(value) for name, value in (("a", score * lean), ("b", score / lean))}
+        candidate.outcome = Outcome("accepted", "time", score, score * 0.99, score * 1.01, 0.3, workloads)
+    fitted = fit(found)
+    assert fitted.workloads == ("a", "b")
+    assert abs(fitted.kept) < 0.5, "leans were drawn without regard to parents"
+    world = Simulator(fitted, random.Random(2))
+    play = Play(parse_policy({"name": "idea_beam"}), world, 1.0, random.Random(2))
+    play.run()
+    joined = [play.candidates[node.id] for node in play.nodes if node.joins]
+    assert joined
+    outcome = world.outcome(joined[0])
+    assert outcome.score == pytest.approx((outcome.workloads["a"][0] * outcome.workloads["b"][0]) ** 0.5)
 
 
 def test_a_paired_interval_finds_a_planted_difference_and_none_where_there_is_none() -> None:

@@ -52,7 +52,7 @@ def test_steps_are_those_that_there_are() -> None:
 
 def test_constants_are_those_of_the_code() -> None:
     constants = rows("Constants")
-    assert len(constants) == 5
+    assert len(constants) == 6
     for name, value, _ in constants:
         module, _, attribute = name.rpartition(".")
         assert getattr(importlib.import_module(module), attribute) == ast.literal_eval(value)

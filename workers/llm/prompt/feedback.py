@@ -8,7 +8,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job import nsight_metrics, shown_numbers
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
-from warpsmith.kernels_db.job.sweep_documents import describe_sweep
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
 from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
 from warpsmith.workers.llm.prompt.logs import first_error, trim_log
 from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
@@ -67,6 +67,8 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
     if (sweep := verdict.get("sweep")) is not None:
         lines.append(f"- Tunables, swept by the judge: {describe_sweep(sweep)}; the code has the best as its defaults")
+    if (tuned := describe_tuned(verdict["workloads"])) is not None:
+        lines.append(f"- Triton's tuner chose: {tuned}; an export ships what it took")
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
     if metrics:

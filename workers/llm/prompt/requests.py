@@ -14,9 +14,11 @@ from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
+from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.kernels_db.store.pool_file import summary
 from warpsmith.workers.llm.base import ModelRequest, RequestKind
 from warpsmith.workers.llm.prompt import facts
+from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
 from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
 from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
@@ -73,6 +75,9 @@ class RequestContext:
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
+    joins: the search joins two kernels by size itself, so that no idea is spent on it. exemplars: verified kernels of
+    other ops, for ideate without a parent (on a restart the details of techniques take their place) and for code; no
+    part of the request's identity.
     """
 
     kind: RequestKind
@@ -100,6 +105,8 @@ class RequestContext:
     counterexamples: tuple[str, ...] = ()
     other: NodeFacts | None = None
     leads_on: tuple[str, ...] = ()
+    joins: bool = False
+    exemplars: tuple[Exemplar, ...] = ()
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -261,6 +268,7 @@ def _history(context: RequestContext) -> dict[str, Any]:
         "other": None if context.other is None or parent is None else _other(context.other, context),
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
         "ledger": ledger_lines(context.ledger),
+        "joins": context.joins,
     }
 
 
@@ -276,6 +284,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
         "avoid": list(context.avoid),
+        "exemplars": [] if context.parent or context.avoid else exemplars(context.exemplars, with_code=False),
         "ideas": context.ideas,
         "techniques": [name for name in TECHNIQUES if name not in context.avoid],
     }
@@ -287,6 +296,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_measured(context),
         "idea": context.idea,
         "play": _play(context.idea),
+        "exemplars": exemplars(context.exemplars[:1], with_code=context.parent is None),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
         "other": None if context.other is None or context.parent is None else _other(context.other, context),
@@ -355,12 +365,13 @@ def ledger_entry(
     times: Sequence[tuple[str, float, float]] = (),
     built: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Any] | None = None,
+    tuned: str | None = None,
 ) -> LedgerEntry:
     """Build the entry of a node, from the columns of its row.
 
     A right candidate needs no reason: its interval says more, and its `times`, which are a bench workload, microseconds
-    and the speed-up over the fastest baseline each, the `sweep` over its tunables, and the resources of its kernels, by
-    the compile report `built`.
+    and the speed-up over the fastest baseline each, the `sweep` over its tunables, what Triton's tuner chose (`tuned`),
+    and the resources of its kernels, by the compile report `built`.
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
@@ -369,7 +380,8 @@ def ledger_entry(
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
         swept = [] if sweep is None else [describe_sweep(sweep)]
-        told = "; ".join(spans + shown + swept + resources(built or {}))
+        chosen = [] if tuned is None else [tuned]
+        told = "; ".join(spans + shown + swept + chosen + resources(built or {}))
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",

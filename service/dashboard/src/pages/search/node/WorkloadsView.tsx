@@ -29,6 +29,11 @@ export function WorkloadsView({ report }: { report: ReportDocument }) {
       ) : (
         <Table caption="Workloads" columns={columns} rows={rows} rowKey={(row) => row.id} />
       )}
+      {report.tuned && (
+        <p className={styles.muted}>
+          Triton&rsquo;s tuner: <Untrusted text={report.tuned} />
+        </p>
+      )}
       {report.sweep && <SweepTable sweep={report.sweep} />}
     </div>
   );

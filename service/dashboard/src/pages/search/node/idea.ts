@@ -12,6 +12,7 @@ const ORIGINS: Readonly<Record<string, string>> = {
   person: "A person's idea",
   stored: "A kernel that was kept before",
   branch: "The candidate that this search was branched from",
+  joined: "Put together from candidates that win on different workloads",
 };
 
 /** Where a node comes from, in words. */

@@ -1,0 +1,79 @@
+"""What an op is made of: kinds of computation and of access, read from its reference. Pure.
+
+It says which verified kernels are worth reading for an op, whatever their dtypes, ranks and arguments
+(`similarity` says which can be run for it).
+"""
+
+from __future__ import annotations
+
+import ast
+
+from warpsmith.kernels_db.spec.schema import Op
+from warpsmith.kernels_db.store.similarity import operations
+
+_NAMES = """
+product: matmul mm bmm addmm baddbmm linear einsum dot mv outer tensordot
+convolution: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+attention: scaled_dot_product_attention
+pooling: max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d
+reduction: sum mean amax amin max min prod norm var std var_mean logsumexp argmax argmin softmax log_softmax
+reduction: layer_norm rms_norm group_norm batch_norm instance_norm normalize cross_entropy nll_loss mse_loss
+normalisation: layer_norm rms_norm group_norm batch_norm instance_norm normalize rsqrt var var_mean
+softmax: softmax log_softmax logsumexp cross_entropy scaled_dot_product_attention
+scan: cumsum cumprod cummax cummin logcumsumexp
+order: sort argsort topk kthvalue median unique searchsorted
+indexing: gather scatter scatter_add index_select index_add index_put take take_along_dim embedding masked_fill
+transcendental: exp exp2 expm1 log log2 log1p tanh sigmoid gelu silu softplus erf sin cos mish selu elu pow
+transcendental: softmax log_softmax
+pointwise: add sub mul div relu clamp where minimum maximum sqrt rsqrt abs neg sigmoid tanh gelu silu exp
+"""
+_KINDS: dict[str, set[str]] = {}
+for _line in _NAMES.split("\n"):
+    if _line:
+        _KINDS.setdefault(_line.partition(":")[0], set()).update(_line.partition(":")[2].split())
+"""Kinds of computation, by the names of a reference's calls and operators."""
+
+_LIGHT = frozenset({"pointwise", "transcendental", "in place", "last axis"})
+"""Features that many ops share; they weigh half."""
+
+LEAST = 0.5
+"""Share of the weight of either op's features that both must have."""
+
+
+def structure(op: Op) -> frozenset[str]:
+    """Return the features of an op: its kinds of computation, and how it goes over its tensors.
+
+    "last axis": a reduction along the last dimension. "in place": an input is updated. Empty where its reference names
+    no operation that is known.
+    """
+    names = operations(op.reference)
+    found = {kind for kind, members in _KINDS.items() if names & members}
+    if found and any(item.mutated for item in op.inputs):
+        found.add("in place")
+    if "reduction" in found and _over_last_axis(op.reference):
+        found.add("last axis")
+    return frozenset(found)
+
+
+def likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """Return the share of the weight of all features that both have; 0 where there are none."""
+    every = _weight(one | other)
+    return _weight(one & other) / every if every else 0.0
+
+
+def _weight(features: frozenset[str]) -> float:
+    return sum(1.0 if feature in _LIGHT else 2.0 for feature in features)
+
+
+def _over_last_axis(reference: str) -> bool:
+    """Check whether -1 or `x.shape[-1]` is an argument of some call."""
+    for node in ast.walk(ast.parse(reference)):
+        if isinstance(node, ast.Call):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if any(_is_last(inner) for value in given for inner in ast.walk(value)):
+                return True
+    return False
+
+
+def _is_last(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and ast.unparse(node.operand) == "1"
