@@ -31,7 +31,7 @@ from warpsmith.service.documents.workloads import WorkloadTimes
 LONGEST_TITLE = 60
 LONGEST_REASON = 100
 VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta", "ambiguous": "yellow"}
-ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched"}
+ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched", "joined": "joined"}
 
 
 def describe_outcome(node: NodeSummary) -> str:
