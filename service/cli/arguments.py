@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli.files import parse_object, read_object
 from warpsmith.service.client.errors import misuse
 
@@ -47,7 +48,7 @@ def parse_budget(text: str) -> dict[str, float]:
     budget: dict[str, float] = {}
     for name, value in _split_pairs("--budget", text):
         if name not in BUDGET_NAMES:
-            misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
+            misuse(f"--budget {name}", name, one_of(name, BUDGET_NAMES))
         budget |= parse_limit(f"--budget {name}", name, value)
     return budget
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
 from warpsmith.service.client.errors import misuse
-from warpsmith.service.client.near_misses import suggest
 from warpsmith.service.local.examples import list_examples
 
 if TYPE_CHECKING:  # `judge` runs where the client's packages are not installed

@@ -12,6 +12,7 @@ import typer
 
 from warpsmith.kernels_db.formats import op_import
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.store import pool_file
 from warpsmith.service.cli.commands.candidates import import_candidate
 from warpsmith.service.cli.commands.pools import import_pool
@@ -62,7 +63,7 @@ def import_file(
     rewritten: free Python, which the judge takes in its sandbox tier.
     """
     if format_name is not None and format_name not in FORMATS:
-        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+        misuse("--format", format_name, one_of(format_name, FORMATS))
     for file in files:
         if not file.is_file():
             misuse("FILE", str(file), "a file that exists")

@@ -11,6 +11,7 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
 from warpsmith.service.cli.op_argument import load_named_op
@@ -79,10 +80,10 @@ def judge(
     """
     spec = load_named_op(op, url, key)
     if level not in LEVELS:
-        misuse("--level", level, f"one of {', '.join(LEVELS)}")
+        misuse("--level", level, one_of(level, LEVELS))
     source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
-        misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
+        misuse("--language", language, one_of(language, LANGUAGES))
     candidate = read_candidate(spec, source, language, file)
     if candidate.format is not None:
         say(f"{file} is a {candidate.format} candidate: free Python, of the {tier_of(candidate.language)} tier")
