@@ -27,6 +27,7 @@ from pathlib import Path
 
 from benchmarks.showcase import columns
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.robust_kbench import task as robust_task
 from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.file_sizes import with_sizes
 from warpsmith.kernels_db.spec.errors import SpecErrors
@@ -85,7 +86,8 @@ def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> 
 
 def measure(name: str, path: Path, judge: Judge | None) -> Row:
     """Import a problem, and check its op with `judge`."""
-    row, start = Row(name, path.stem if path.suffix == ".py" else f"{path.parent.name}/{path.stem}"), time.monotonic()
+    own = path.suffix == ".py" and not path.stem.startswith("func_")
+    row, start = Row(name, path.stem if own else f"{path.parent.name}/{path.stem}"), time.monotonic()
     try:
         files = collect([path], None)
         found = import_op(files, None, analyser(None))
@@ -103,9 +105,12 @@ def _small(files: Sequence[RawFile], found: ImportedOp) -> tuple[Op, str]:
     """Return the op at the sizes with which it was compared, and how these are said."""
     if not found.sizes:
         return found.op, ""
-    (file,) = files
-    text = with_sizes(file.text().removeprefix("\ufeff"), found.sizes)
-    small = import_op([RawFile(file.path, text.encode())], None, analyser(None))
+    if found.format == robust_task.FORMAT:
+        resized = robust_task.resized(files, found.sizes)
+    else:
+        (file,) = files
+        resized = [RawFile(file.path, with_sizes(file.text().removeprefix("\ufeff"), found.sizes).encode())]
+    small = import_op(resized, None, analyser(None))
     return small.op, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
 
 

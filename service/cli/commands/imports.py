@@ -58,9 +58,10 @@ def import_file(
 ) -> None:
     """Import a problem as an op spec, with --op a kernel as a candidate, or a pool of replies.
 
-    Problems and kernels of KernelBench, FlashInfer-Bench and GPU MODE are known. A problem's files are read here and
-    kept in the spec. Facts that only its code can give are found by running it in the judge's sandbox. A kernel is only
-    rewritten: free Python, which the judge takes in its sandbox tier.
+    Problems of KernelBench, robust-kbench, FlashInfer-Bench, SOL-ExecBench and GPU MODE are known, and kernels of
+    KernelBench, FlashInfer-Bench and GPU MODE. A problem's files are read here and kept in the spec. Facts that only
+    its code can give are found by running it in the judge's sandbox. A kernel is only rewritten: free Python, which the
+    judge takes in its sandbox tier.
     """
     if format_name is not None and format_name not in FORMATS:
         misuse("--format", format_name, one_of(format_name, FORMATS))
