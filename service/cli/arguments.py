@@ -76,6 +76,17 @@ def parse_duration(option: str, text: str) -> float:
     return number
 
 
+def parse_sizes(option: str, text: str) -> dict[str, int | float]:
+    """Read `batch_size=64,eps=1e-6` as numbers by name."""
+    sizes: dict[str, int | float] = {}
+    for name, value in _split_pairs(option, text):
+        number = _parse_number(value)
+        if number is None:
+            misuse(f"{option} {name}", value, "a number")
+        sizes[name] = int(number) if value.lstrip("+-").isdigit() else number
+    return sizes
+
+
 def parse_policy(text: str) -> dict[str, str | int | float | bool]:
     """Read `beam=2,ideas=3` as the policy document of a search; the service checks the names."""
     policy: dict[str, str | int | float | bool] = {"name": "idea_beam"}

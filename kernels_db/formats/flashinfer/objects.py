@@ -77,6 +77,7 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 
 def _workload_files(path: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    yield beside(path, "workload.jsonl")  # as SOL-ExecBench has a problem: both in a directory of its own
     name, kind = definition.get("name"), definition.get("op_type")
     for directory in ([str(kind)] if isinstance(kind, str) else []) + [""]:
         yield posixpath.normpath(
