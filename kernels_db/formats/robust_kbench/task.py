@@ -1,7 +1,8 @@
 """robust-kbench tasks: a Python file with `forward_fn` and `Model`, and a JSON file with its configurations.
 
     func_forward.py    Model.forward's results
-    func_backward.py   the gradients of these, given theirs: of each floating input, then of each parameter
+    func_backward.py   the gradients of these, given theirs: of each floating input, then of each parameter, of those
+                       on which they depend
     config_*.json      the keywords of get_inputs() and of Model: the first single_* configuration of each kind
 
 A task becomes a module as KernelBench has it (`kernelbench.problem`): its file, followed by the configuration as
@@ -86,9 +87,7 @@ def _differentiated(compute):
                 self._forward_alone = False
             wanted = [*(one for one in inputs if one.is_floating_point()), *parameters.values()]
             gradients = torch.autograd.grad(found, wanted, gradient, allow_unused=True)
-        return tuple(
-            torch.zeros_like(one) if found is None else found for one, found in zip(wanted, gradients, strict=True)
-        )
+        return tuple(one for one in gradients if one is not None)  # what the result does not depend on has none
 
     return forward
 
