@@ -3,8 +3,9 @@
     python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--json FILE]
 
 DIRECTORY holds sets of problems as their projects publish them, one below each of its directories: KernelBench problems
-(`*.py` with `get_inputs`), GPU MODE tasks (`task.yml`), FlashInfer-Bench Definitions (`definitions/**/*.json`, with
-their workloads). Nothing of them is part of Warpsmith. `--at-most` takes so many of each set, drawn by `--seed`.
+(`*.py` with `get_inputs`), tasks of robust-kbench (the same, with their configurations), GPU MODE tasks (`task.yml`),
+FlashInfer-Bench Definitions (`definitions/**/*.json`, with their workloads) and problems of SOL-ExecBench
+(`definition.json`). Nothing of them is part of Warpsmith. `--at-most` takes so many of each set, drawn by `--seed`.
 
 imported    a spec was made of it; for KernelBench, whose reference was seen to compute what the file computes
 runs        the judge ran the spec's reference on every workload, in float64 and in float32, and found it sound
@@ -69,7 +70,7 @@ def problems(directory: Path) -> Iterator[tuple[str, Path]]:
 def _is_problem(path: Path, parts: Sequence[str]) -> bool:
     if path.suffix == ".py":
         return "def get_inputs" in path.read_text(errors="replace")
-    return path.name == "task.yml" or (path.suffix == ".json" and "definitions" in parts)
+    return path.name in ("task.yml", "definition.json") or (path.suffix == ".json" and "definitions" in parts)
 
 
 def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> list[tuple[str, Path]]:

@@ -147,4 +147,6 @@ def tensor(definition: Found, kind: str, name: str, item: Mapping[str, Any]) -> 
         raise refused(f"{where}.dtype", dtype, "the name of a dtype")
     if shape is None and kind == "outputs":
         shape = []  # the format's harness makes a tensor of a returned number
+    if shape is not None:
+        shape = [int(axis) if axis.isascii() and axis.isdigit() else axis for axis in shape]  # "1" is a size
     return {"name": name, "shape": shape, "dtype": _OLD_DTYPES.get(dtype, dtype), **described}

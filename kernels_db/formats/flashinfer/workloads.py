@@ -169,8 +169,8 @@ def _stored_values(
     declared = definition.members("inputs")[name]
     axes = definition.members("axes")
     bound = {axis: entry.get("value") for axis, entry in axes.items()} | (sizes if isinstance(sizes, dict) else {})
-    shape = [bound.get(axis, axis) for axis in declared.get("shape") or []]
-    expected = tensor(definition, "inputs", name, declared)["dtype"]
-    if (stored.shape, stored.dtype) != (shape, expected):
-        raise refused(where, f"{key}: {stored.shape} of {stored.dtype}", f"{shape} of {expected}")
+    said = tensor(definition, "inputs", name, declared)
+    shape, dtype = [bound.get(axis, axis) for axis in said["shape"] or []], said["dtype"]
+    if (stored.shape, stored.dtype) != (shape, dtype):
+        raise refused(where, f"{key}: {stored.shape} of {stored.dtype}", f"{shape} of {dtype}")
     return stored.source(path, key)

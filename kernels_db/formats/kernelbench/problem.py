@@ -135,13 +135,15 @@ class Parameters:
 class Module:
     """A module with its inputs: `text` defines `Model`, `get_inputs` and `get_init_inputs`.
 
-    `path` names it in errors, `name` is the op's.
+    `path` names it in errors, `name` is the op's. `gradients`: its results are gradients, and need not depend on every
+    parameter.
     """
 
     path: str
     name: str
     text: str
     parameters: Parameters
+    gradients: bool = False
 
 
 def claim(file: RawFile) -> str | None:
@@ -276,6 +278,7 @@ def _proved(
     request = {
         "task": "reference",
         "text": used.text,
+        "gradients": module.gradients,
         "reference": reference_source(compared),
         "state": [item.attribute for item in compared.state],
         "mutated": [position for position, item in enumerate(compared.inputs) if item.mutated],

@@ -132,6 +132,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         ).lower(),
         _text(file, tree, keywords, backward=backward),
         problem.Parameters((*names, GRADIENT) if backward else names),
+        gradients=backward,
     )
     described = {"description": problem.description(tree), "origin": origin_of(FORMAT, files)}
     notes = ["the first single configuration is the workload; the others stay in origin"]

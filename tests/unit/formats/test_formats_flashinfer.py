@@ -339,3 +339,10 @@ def test_a_definition_without_workloads_gets_one_of_given_sizes() -> None:
 def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, float], said: str) -> None:
     with pytest.raises(SpecErrors, match=said):
         made_workload([RawFile("d.json", json.dumps(DEFINITION).encode())], sizes)
+
+
+def test_a_size_may_stand_in_a_shape_as_a_number() -> None:
+    definition = changed(changed(DEFINITION, "inputs.x.shape", ["n", "1"]), "outputs.y.shape", ["n", "1"])
+    op = made(definition, WORKLOAD).op
+    assert op.inputs[0].shape == ("n", 1)
+    assert op.outputs[0].shape == ("n", 1)
