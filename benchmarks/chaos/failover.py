@@ -73,14 +73,11 @@ def _lose_broker_node(home: Path, stack: ExitStack) -> Servers:
         return f"killed node {cluster.nodes.index(leader)} of {len(cluster.nodes)}, leader of {judge_queue(TARGET)}"
 
     def check() -> list[str]:
-        queues = cluster.list_queues()
-        wrong = [
-            f"queue {name}: found {kind}, expected quorum" for name, (kind, _) in queues.items() if kind != "quorum"
-        ]
-        dead = [
-            f"queue {name}: its leader is dead" for name, (_, node) in queues.items() if not (node and node.running)
-        ]
-        return [*wrong, *dead] if queues else ["no queue is left"]
+        wrong = []
+        for name, (kind, leader) in cluster.list_queues().items():
+            if kind != "quorum" or leader is None or not leader.running:
+                wrong.append(f"queue {name}: found {kind} of {leader}, expected a quorum queue of a living leader")
+        return wrong
 
     return Servers(cluster.nodes[0], database, cluster.url, database.url, ON_QUORUM_QUEUES, strike, check)
 

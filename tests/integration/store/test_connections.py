@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import InternalError, OperationalError
 
 from warpsmith.kernels_db.store import db as store
 from warpsmith.kernels_db.store.db import Database
@@ -51,3 +52,21 @@ def test_a_connection_is_asked_only_after_a_rest(
     for _ in range(3):
         ask(database)
     assert len(asked) == pings
+
+
+def test_a_server_that_takes_no_writes_any_more_is_left(database: Database) -> None:
+    kept = ask(database)
+    with database.writing() as session:
+        session.execute(text("SET default_transaction_read_only = on"))
+    with pytest.raises(OperationalError, match="read-only"), database.writing() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+    assert ask(database) != kept
+    with database.writing() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+
+
+def test_a_write_in_a_read_is_a_fault_of_ours(database: Database) -> None:
+    kept = ask(database)
+    with pytest.raises(InternalError, match="read-only"), database.reading() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+    assert ask(database) == kept
