@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from amqp.exceptions import MessageNacked, NotFound
@@ -84,9 +85,9 @@ def test_silent_nodes_take_no_longer_than_they_are_given(silent: str) -> None:
 
 @pytest.mark.parametrize("error", [MessageNacked(), NotFound("queue 'model' is down"), OSError(), TimeoutError()])
 def test_a_queue_that_takes_no_message_stops_no_sender(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    tried = []
+    tried: list[dict[str, Any]] = []
 
-    def refuse(*_: object, **options: object) -> None:
+    def refuse(*_: object, **options: Any) -> None:
         tried.append(options)
         raise error
 

@@ -41,14 +41,15 @@ def connection_options(url: str) -> dict[str, Any]:
 
     def connect(*_: Any, **options: Any) -> Any:
         found.update(options)
-        raise database.engine.dialect.loaded_dbapi.OperationalError("not now")
+        raise driver.OperationalError("not now")
 
-    database.engine.dialect.loaded_dbapi.connect, real = connect, database.engine.dialect.loaded_dbapi.connect
+    driver: Any = database.engine.dialect.loaded_dbapi
+    real, driver.connect = driver.connect, connect
     try:
         with pytest.raises(Exception, match="not now"):
             database.revision()
     finally:
-        database.engine.dialect.loaded_dbapi.connect = real
+        driver.connect = real
     return found
 
 
