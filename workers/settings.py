@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlencode
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from warpsmith.kernels_db.job.documents import SandboxLevel
@@ -34,10 +34,20 @@ class Settings(BaseSettings):
     home: Path = Field(
         Path.home() / ".warpsmith", description="Directory of the default database, caches and the private Redis"
     )
-    database_url: str | None = Field(None, description="SQLAlchemy URL; default is SQLite under `home`")
+    database_url: str | None = Field(
+        None,
+        description="SQLAlchemy URL; default is SQLite under `home`. Several PostgreSQL hosts, of which the primary is "
+        "used: postgresql://USER:PASSWORD@/warpsmith?host=a:5432&host=b:5432",
+    )
     broker_url: str | None = Field(
         None,
-        description="Celery broker: redis://, redis+socket:// or amqp://; default is the private Redis under `home`",
+        description="Celery broker: redis://, redis+socket:// or amqp://; default is the private Redis under `home`. "
+        "Nodes of one RabbitMQ cluster are separated by `;`",
+    )
+    queue_type: Literal["classic", "quorum"] = Field(
+        "classic",
+        description="Type of the queues on RabbitMQ, the same for all processes: quorum keeps a copy on several nodes "
+        "of a cluster",
     )
     tls_ca: Path | None = Field(
         None,
@@ -151,6 +161,29 @@ class Settings(BaseSettings):
     )
     audit_days: float = Field(365.0, ge=0, description="Days for which the audit log is kept; 0: for ever")
 
+    @field_validator("broker_url", mode="after")
+    @classmethod
+    def _brokers(cls, value: str | None) -> str | None:
+        # The value is not repeated: it holds passwords.
+        addresses = split_addresses(value or "")
+        schemes = {address.partition("://")[0] for address in addresses}
+        if len(addresses) > 1 and ("" in addresses or schemes not in ({"amqp"}, {"amqps"})):
+            found = ", ".join(f"{scheme}://" if scheme else "an empty one" for scheme in sorted(schemes))
+            raise ValueError(
+                f"found {len(addresses)} addresses ({found}), expected one, or the nodes of one RabbitMQ cluster: "
+                "amqp://...;amqp://... or amqps://...;amqps://..."
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _queue_type_fits(self) -> Self:
+        if self.queue_type == "quorum" and not self.broker.startswith(("amqp://", "amqps://")):
+            raise ValueError(
+                f"queue_type: found quorum with a broker {self.broker.partition('://')[0]}://, expected classic, or a "
+                "RabbitMQ (amqp:// or amqps://)"
+            )
+        return self
+
     @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")
     @classmethod
     def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -194,13 +227,19 @@ class Settings(BaseSettings):
         return self.judge_cache or self.home / "judge"
 
 
+def split_addresses(broker_url: str) -> list[str]:
+    """Split a broker's URL into the addresses of its nodes, as kombu does; a single one is itself."""
+    return broker_url.split(";")
+
+
 def add_authority(database_url: str, authority: Path) -> str:
     """Name the file of certificate authorities in a PostgreSQL URL that asks for TLS and names none itself."""
     address, _, query = database_url.partition("?")
-    named = dict(parse_qsl(query))
+    pairs = parse_qsl(query)  # `host` may come several times
+    named = dict(pairs)
     if named.get("sslmode") not in CHECKED_TLS or "sslrootcert" in named:
         return database_url
-    return f"{address}?{urlencode(named | {'sslrootcert': str(authority)})}"
+    return f"{address}?{urlencode([*pairs, ('sslrootcert', str(authority))])}"
 
 
 @lru_cache

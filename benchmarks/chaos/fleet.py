@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Fleet:
     database_url: str
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in APIS})
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     died_at: dict[str, float] = field(default_factory=dict)
     restarts: int = 0
 
@@ -98,6 +99,7 @@ class Fleet:
             "WARPSMITH_PORT": str(self.ports.get(name, 0)),
             "PYTHONUNBUFFERED": "1",
             **FAST,
+            **self.settings,
         }
 
     def start(self, names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ None of the machine's shared services is touched: what is killed, stopped, froze
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import secrets
@@ -17,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from sqlalchemy import create_engine, text
@@ -26,6 +28,7 @@ from warpsmith.service.local.redis_server import redis_executable
 
 START_TIMEOUT_S = 90.0
 PAUSE_S = 0.1
+CONTROL_TIMEOUT_S = 60.0
 
 
 class Missing(RuntimeError):  # noqa: N818 - a state of the machine
@@ -84,6 +87,11 @@ class Service(ABC):
 
     def start(self) -> None:
         """Start it on what its directory holds; returns when it serves. Raises TimeoutError."""
+        self.launch()
+        self.await_answer()
+
+    def launch(self) -> None:
+        """Start its process and do not wait for it."""
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -95,6 +103,10 @@ class Service(ABC):
                 stderr=log,
                 start_new_session=True,
             )
+
+    def await_answer(self) -> None:
+        """Return when it serves. Raises TimeoutError."""
+        assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -200,6 +212,84 @@ class RabbitMQ(Service):
         return False
 
 
+class RabbitNode(RabbitMQ):
+    """A node of a `RabbitCluster`: it finds the others by its configuration, and shares their cookie."""
+
+    def join(self, first: RabbitMQ, cookie: str) -> None:
+        """Write what has this node form a cluster with `first` when it starts."""
+        peers = "cluster_formation.peer_discovery_backend = classic_config\n"
+        peers += f"cluster_formation.classic_config.nodes.1 = {first.node}\n"
+        (self.directory / "cluster.conf").write_text(peers)
+        secret = self.directory / ".erlang.cookie"
+        secret.write_text(cookie)
+        secret.chmod(0o400)
+
+    def environment(self) -> Mapping[str, str]:
+        return {
+            **super().environment(),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "cluster.conf"),
+            # Three nodes share few cores: one scheduler each, which does not spin while it waits.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+        }
+
+    def control(self, *command: str) -> str:
+        """Run `rabbitmqctl` on this node and return what it prints. Raises subprocess.SubprocessError."""
+        program = [str(self.program.with_name("rabbitmqctl")), "--quiet", "--node", self.node, *command]
+        found = subprocess.run(
+            program, env=self.environment(), check=True, capture_output=True, text=True, timeout=CONTROL_TIMEOUT_S
+        )
+        return found.stdout
+
+
+class RabbitCluster:
+    """Three nodes of RabbitMQ on this host; its queues are quorum queues where their users declare them so."""
+
+    def __init__(self, directory: Path) -> None:
+        self.nodes: list[RabbitNode] = []
+        cookie = secrets.token_hex(16).upper()
+        for number in range(3):
+            (directory / f"node-{number}").mkdir(parents=True)
+            self.nodes.append(RabbitNode(directory / f"node-{number}"))
+        for node in self.nodes:
+            node.join(self.nodes[0], cookie)
+
+    @property
+    def url(self) -> str:
+        """The addresses of all nodes."""
+        return ";".join(node.url for node in self.nodes)
+
+    def start(self) -> None:
+        """Start the first node, then the others; returns when they have formed a cluster. Raises TimeoutError."""
+        self.nodes[0].start()
+        for node in self.nodes[1:]:
+            node.launch()
+        for node in self.nodes[1:]:
+            node.await_answer()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while len(self.list_running()) < len(self.nodes):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"found {self.list_running()}, expected a cluster of {len(self.nodes)} nodes")
+            time.sleep(PAUSE_S)
+
+    def list_running(self) -> list[str]:
+        """Return the names of the nodes that the living see."""
+        alive = next(node for node in self.nodes if node.running)
+        status = json.loads(alive.control("cluster_status", "--formatter", "json"))
+        return sorted(status["running_nodes"])
+
+    def list_queues(self) -> dict[str, tuple[str, RabbitNode | None]]:
+        """Return the type of every queue, and the leader of a quorum queue."""
+        alive = next(node for node in self.nodes if node.running)
+        listed = json.loads(alive.control("list_queues", "name", "type", "leader", "--formatter", "json"))
+        nodes = {node.node: node for node in self.nodes}
+        return {one["name"]: (one["type"], nodes.get(one["leader"])) for one in listed}
+
+    def stop(self) -> None:
+        """End every node in order; by force where it does not end."""
+        for node in self.nodes:
+            node.stop()
+
+
 def find_program(name: str) -> str:
     """Find a program of PostgreSQL, in PATH or where Debian keeps them. Raises Missing."""
     found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
@@ -289,7 +379,63 @@ class PostgreSQL(Service):
             self._end_connections(connection)
         admin.dispose()
 
+    def execute(self, statement: str) -> Any:
+        """Execute a statement as the owner, outside of a transaction; returns the first value, if there are rows."""
+        admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
+        try:
+            with admin.connect() as connection:
+                result = connection.execute(text(statement))
+                return result.scalar() if result.returns_rows else None
+        finally:
+            admin.dispose()
+
     @staticmethod
     def _end_connections(connection: object) -> None:
         query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'warpsmith'"
         connection.execute(text(query))  # type: ignore[attr-defined]
+
+
+class Replicated:
+    """A PostgreSQL and its streaming replica, which has every transaction before it counts as committed."""
+
+    NAME = "replica"
+
+    def __init__(self, directory: Path) -> None:
+        self.primary = PostgreSQL(directory / "primary")
+        self.replica = PostgreSQL(directory / "replica")
+
+    @property
+    def url(self) -> str:
+        """Both hosts, of which clients take the one that can be written to."""
+        hosts = f"host=127.0.0.1:{self.primary.port}&host=127.0.0.1:{self.replica.port}"
+        return f"postgresql+psycopg://{self.primary.name}@/warpsmith?{hosts}&target_session_attrs=read-write"
+
+    def create(self) -> None:
+        """Make and start both; returns when commits wait for the replica. Raises TimeoutError."""
+        self.primary.create()
+        self.replica.directory.mkdir(parents=True)
+        if self.replica.user is not None:
+            shutil.chown(self.replica.directory, self.replica.user)
+        source = f"host=127.0.0.1 port={self.primary.port} user={self.primary.name} application_name={self.NAME}"
+        copy = [find_program("pg_basebackup"), "-D", str(self.replica.data), "-d", source, "-R", "-X", "stream"]
+        copy += ["--checkpoint=fast", "--no-sync"]
+        subprocess.run(copy, check=True, capture_output=True, user=self.replica.user, cwd=self.replica.directory)
+        self.replica.start()
+        # Only now, and on the primary alone: a promoted replica must not wait for another.
+        self.primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{self.NAME}'")
+        self.primary.execute("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.primary.execute("SELECT sync_state FROM pg_stat_replication") != "sync":
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no synchronous replica; its log is {self.replica.directory / 'server.log'}")
+            time.sleep(PAUSE_S)
+
+    def promote(self) -> None:
+        """Have the replica take writes; returns when it does."""
+        command = [find_program("pg_ctl"), "promote", "-w", "-D", str(self.replica.data)]
+        subprocess.run(command, check=True, capture_output=True, user=self.replica.user, cwd=self.replica.directory)
+
+    def stop(self) -> None:
+        """End both in order."""
+        self.primary.stop()
+        self.replica.stop()

@@ -23,12 +23,13 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.pq import Format
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from warpsmith.kernels_db.store import audit
+from warpsmith.kernels_db.store.database_url import failover_options, move_password
 
 BUSY_TIMEOUT_S = 15.0
 """How long a SQLite connection waits for another writer.
@@ -61,6 +62,7 @@ _ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQ
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _SQLITE_FULL = 13
 _POSTGRESQL_DISK_FULL = "53100"
+_POSTGRESQL_READ_ONLY = "25006"
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -201,7 +203,7 @@ def _checked(url: str) -> URL:
             raise ValueError(f"database_url: found {url!r}, expected a SQLite file such as sqlite:///path.db")
         return parsed
     if backend == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
+        return move_password(parsed.set(drivername="postgresql+psycopg"))
     raise ValueError(f"database_url: found {backend!r}, expected sqlite or postgresql")
 
 
@@ -232,7 +234,8 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgresql_engine(url: URL) -> Engine:
-    known = {name: value for name, value in _NOTICES_A_CUT.items() if name not in url.query}
+    wanted = _NOTICES_A_CUT | failover_options(url)
+    known = {name: value for name, value in wanted.items() if name not in url.query}
     # The connection that was used last has its statements prepared, and remembers large trees (`steps.tree_reading`).
     engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known, pool_use_lifo=True)
 
@@ -243,6 +246,17 @@ def _postgresql_engine(url: URL) -> Engine:
         """Take many narrow rows as the server has them: half the time of reading them as text."""
         if context is not None and context.execution_options.get("warpsmith_binary", False):
             cursor.format = Format.BINARY
+
+    @event.listens_for(engine, "handle_error", retval=True)
+    def leave_read_only(context: ExceptionContext) -> BaseException | None:
+        """Close every pooled connection where the server takes no writes any more: another may be the primary now."""
+        writing = context.connection is not None and context.connection.get_execution_options().get("warpsmith_writing")
+        if not writing or getattr(context.original_exception, "sqlstate", None) != _POSTGRESQL_READ_ONLY:
+            return None
+        context.is_disconnect = True
+        refused = OperationalError(context.statement, context.parameters, context.original_exception)
+        refused.connection_invalidated = True
+        return refused
 
     @event.listens_for(engine, "checkin")
     def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:

@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from celery import Celery
-from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.workers import log
+from warpsmith.workers.queue.broker import reach_broker
 
 logger = log.get(__name__)
 
@@ -151,15 +150,11 @@ def make_database_probe(db: Database, timeout_s: float) -> Probe:
 
 
 def make_broker_probe(app: Celery, timeout_s: float) -> Probe:
-    """Make the probe of the broker; its detail is the address, with the password masked."""
+    """Make the probe of the broker; its detail is its addresses, with passwords masked."""
 
     def check() -> Outcome:
-        connection: Any = app.connection_for_write(connect_timeout=timeout_s)
-        name = str(connection.as_uri())  # the password is masked
-        try:
-            with connection:
-                connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=timeout_s)
-        except (KombuError, OSError) as error:
+        name, error = reach_broker(app, timeout_s)
+        if error is not None:
             found = f"{name}: {extract_message(error)}"
             return Outcome(name, FieldError(field="broker", found=found, expected="a broker that can be reached"))
         return Outcome(name)

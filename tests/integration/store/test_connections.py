@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import InternalError, OperationalError
 
 from warpsmith.kernels_db.store import db as store
 from warpsmith.kernels_db.store.db import Database
@@ -51,3 +52,23 @@ def test_a_connection_is_asked_only_after_a_rest(
     for _ in range(3):
         ask(database)
     assert len(asked) == pings
+
+
+def test_a_server_that_takes_no_writes_any_more_is_left(postgres_url: str) -> None:
+    database = Database(postgres_url)
+    with database.writing() as session:
+        kept = session.scalars(PID).one()
+        session.execute(text("SET default_transaction_read_only = on"))
+    with pytest.raises(OperationalError, match="read-only"), database.writing() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+    with database.writing() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+        assert session.scalars(PID).one() != kept
+    database.dispose()
+
+
+def test_a_write_in_a_read_is_a_fault_of_ours(database: Database) -> None:
+    kept = ask(database)
+    with pytest.raises(InternalError, match="read-only"), database.reading() as session:
+        session.execute(text("CREATE TABLE t (x int)"))
+    assert ask(database) == kept

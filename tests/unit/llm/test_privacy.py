@@ -35,6 +35,10 @@ PLANTED = (
 LEAKS = re.compile(r"sk-live|hunter2|gpu-box|node-8|/home|/cluster|/people|/tmp/|/root|/var/|secret/|\bada\b")
 
 
+NODES = "amqp://a:first-word@h1//;amqp://b:other-word@h2//"
+HOSTS = "postgresql://w@/w?host=h1&host=h2&password=third-word&user=me@x"
+
+
 @pytest.fixture
 def private() -> Private:
     return Private.of(ENVIRONMENT, ["node-8.lab.example"])
@@ -113,6 +117,10 @@ def test_this_process_s_secrets_are_known(monkeypatch: pytest.MonkeyPatch) -> No
         "broker_url": "redis://:broker-word@h/0",
     }
     private = Private.here(Settings(_env_file=None).model_copy(update=changes))
+    several = Private.here(Settings(_env_file=None, broker_url=NODES, database_url=HOSTS))
+    for secret in ("first-word", "other-word", "third-word"):
+        assert several.without(f"<{secret}>") == f"<{REMOVED}>"
+        assert Private.of({"NODES": NODES, "HOSTS": HOSTS}).without(f"<{secret}>") == f"<{REMOVED}>"
     for secret in ("a-key-of-the-lab", "another-secret", "from-a-file-123", "p@ssw0rd!", "broker-word"):
         assert private.without(f"<{secret}>") == f"<{REMOVED}>"
 

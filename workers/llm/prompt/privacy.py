@@ -11,10 +11,10 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from warpsmith.workers.llm.base import ModelRequest
-from warpsmith.workers.settings import Settings
+from warpsmith.workers.settings import Settings, split_addresses
 from warpsmith.workers.text import file_of_path
 
 REMOVED = "[removed]"
@@ -52,8 +52,8 @@ class Private:
         for name, value in environment.items():
             if _SECRET_NAME.search(name):
                 found.add(value)
-            elif "@" in value and (password := _password(value)):
-                found.add(password)
+            elif "@" in value:
+                found.update(_passwords(value))
         named = (*hosts, *(environment.get(name, "") for name in _HOST_NAMES))
         words = {word for word in found if len(word) >= SHORTEST_SECRET}
         names = {word for name in named for word in (name, name.partition(".")[0]) if _is_a_name(word)}
@@ -68,7 +68,7 @@ class Private:
         if settings.openai_api_key is not None:
             secrets.append(settings.openai_api_key.get_secret_value())
         urls = (settings.database_url, settings.broker_url)
-        secrets += [password for url in urls if url and (password := _password(url))]
+        secrets += [password for url in urls if url for password in _passwords(url)]
         return cls.of(os.environ, [socket.gethostname()], secrets)
 
     def without(self, text: str) -> str:
@@ -90,12 +90,17 @@ class Private:
         return replace(request, messages=messages)
 
 
-def _password(text: str) -> str:
-    """Return the password of a URL, empty where there is none."""
-    try:
-        return unquote(urlsplit(text).password or "")
-    except ValueError:
-        return ""
+def _passwords(text: str) -> list[str]:
+    """Return the passwords in a URL, or in several that are separated by `;` as those of a cluster's nodes are."""
+    found = []
+    for address in split_addresses(text):
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            continue
+        named = [value for name, value in parse_qsl(parts.query) if name == "password"]
+        found += [unquote(parts.password or ""), *named]
+    return [password for password in found if password]
 
 
 def _is_a_name(host: str) -> bool:
