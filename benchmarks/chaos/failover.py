@@ -1,7 +1,7 @@
 """`python -m benchmarks.chaos.failover broker|database`: a node dies for good while searches run on what it served.
 
 broker: three nodes of RabbitMQ with quorum queues; the leader of the judge's queue is killed and does not come back.
-Lost messages would stay lost: the reconciler sends none again in this run.
+Lost messages would be missed: the reconciler sends none again that merely waits, in this run.
 database: a PostgreSQL with a synchronous replica; the primary is killed and the replica promoted.
 
 As in `benchmarks.chaos`, every search is first done in quiet, and afterwards each is held against the quiet one, node

@@ -87,7 +87,8 @@ def test_files_and_links_exist(document: str) -> None:
     text = (REPOSITORY / document).read_text(encoding="utf-8")
     for path in re.findall(r"\bexamples/\w+\.yaml", text):
         assert path == "examples/OP.yaml" or (REPOSITORY / path).is_file(), path
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]+`", "", text)):  # code has brackets, too
+    prose = re.sub(r"`[^`\n]+`", "", FENCE.sub("", text))  # code has brackets, too
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         assert ((REPOSITORY / document).parent / link).exists(), link
 
 
