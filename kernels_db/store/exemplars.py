@@ -74,7 +74,6 @@ def find_exemplars(
         KernelRow.target.startswith(f"{target.device}:"),
         KernelRow.standing.in_(("verified", "holds")),
         KernelRow.ci_low > 1.0,
-        cast(KernelRow.lineage, Text).contains('"mechanism"'),  # so that none without an idea takes another's place
         *is_readable(KernelRow.team, team),
     )
     of_ops = select(OpRow.id).where(OpRow.id.in_(select(KernelRow.op_id).where(*usable)))
@@ -122,7 +121,8 @@ def _find_kernels(
     order = (elsewhere, KernelRow.score.desc(), KernelRow.source_digest, KernelRow.id)
     place = func.row_number().over(partition_by=KernelRow.op_id, order_by=order).label("place")
     columns = (KernelRow.id, KernelRow.op_id, elsewhere.label("elsewhere"), KernelRow.score, KernelRow.source_digest)
-    ranked = select(*columns, place).where(KernelRow.op_id.in_(list(alike)), *usable).subquery()
+    has_idea = cast(KernelRow.lineage, Text).contains('"mechanism"')  # one without takes no other's place
+    ranked = select(*columns, place).where(KernelRow.op_id.in_(list(alike)), *usable, has_idea).subquery()
     rows = session.execute(select(ranked).where(ranked.c.place <= MOST_OF_AN_OP)).all()
     best = sorted(rows, key=lambda row: (-alike[row.op_id], row.elsewhere, -row.score, row.source_digest, row.id))
     return {row.id: row.op_id for row in best[:MOST_READ]}
