@@ -3,8 +3,9 @@
     python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--json FILE]
 
 DIRECTORY holds sets of problems as their projects publish them, one below each of its directories: KernelBench problems
-(`*.py` with `get_inputs`), GPU MODE tasks (`task.yml`), FlashInfer-Bench Definitions (`definitions/**/*.json`, with
-their workloads). Nothing of them is part of Warpsmith. `--at-most` takes so many of each set, drawn by `--seed`.
+(`*.py` with `get_inputs`), tasks of robust-kbench (the same, with their configurations), GPU MODE tasks (`task.yml`),
+FlashInfer-Bench Definitions (`definitions/**/*.json`, with their workloads) and problems of SOL-ExecBench
+(`definition.json`). Nothing of them is part of Warpsmith. `--at-most` takes so many of each set, drawn by `--seed`.
 
 imported    a spec was made of it; for KernelBench, whose reference was seen to compute what the file computes
 runs        the judge ran the spec's reference on every workload, in float64 and in float32, and found it sound
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from benchmarks.showcase import columns
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.robust_kbench import task as robust_task
 from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.file_sizes import with_sizes
 from warpsmith.kernels_db.spec.errors import SpecErrors
@@ -68,7 +70,7 @@ def problems(directory: Path) -> Iterator[tuple[str, Path]]:
 def _is_problem(path: Path, parts: Sequence[str]) -> bool:
     if path.suffix == ".py":
         return "def get_inputs" in path.read_text(errors="replace")
-    return path.name == "task.yml" or (path.suffix == ".json" and "definitions" in parts)
+    return path.name in ("task.yml", "definition.json") or (path.suffix == ".json" and "definitions" in parts)
 
 
 def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> list[tuple[str, Path]]:
@@ -85,7 +87,8 @@ def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> 
 
 def measure(name: str, path: Path, judge: Judge | None) -> Row:
     """Import a problem, and check its op with `judge`."""
-    row, start = Row(name, path.stem if path.suffix == ".py" else f"{path.parent.name}/{path.stem}"), time.monotonic()
+    own = path.suffix == ".py" and not path.stem.startswith("func_")
+    row, start = Row(name, path.stem if own else f"{path.parent.name}/{path.stem}"), time.monotonic()
     try:
         files = collect([path], None)
         found = import_op(files, None, analyser(None))
@@ -103,9 +106,12 @@ def _small(files: Sequence[RawFile], found: ImportedOp) -> tuple[Op, str]:
     """Return the op at the sizes with which it was compared, and how these are said."""
     if not found.sizes:
         return found.op, ""
-    (file,) = files
-    text = with_sizes(file.text().removeprefix("\ufeff"), found.sizes)
-    small = import_op([RawFile(file.path, text.encode())], None, analyser(None))
+    if found.format == robust_task.FORMAT:
+        resized = robust_task.resized(files, found.sizes)
+    else:
+        (file,) = files
+        resized = [RawFile(file.path, with_sizes(file.text().removeprefix("\ufeff"), found.sizes).encode())]
+    small = import_op(resized, None, analyser(None))
     return small.op, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
 
 

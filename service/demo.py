@@ -27,7 +27,13 @@ from warpsmith.service.cli.output import print_wide, say, tell
 from warpsmith.service.client.archive import ArchiveError, unpack
 from warpsmith.service.client.errors import DONE, FAILED, CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.progress import build_result_rows, build_result_table, build_tree, describe_best
+from warpsmith.service.client.progress import (
+    build_result_rows,
+    build_result_table,
+    build_tree,
+    describe_best,
+    describe_untimed,
+)
 from warpsmith.service.documents.figures import format_duration, format_ratio
 from warpsmith.service.documents.kernels import KernelDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
@@ -130,6 +136,7 @@ def list_recordings(examples: Path, ops: Sequence[str], device: str) -> list[Rec
 def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
     """Search every op, show the results, export and check the winners; False on any failure."""
     rows: list[list[str]] = []
+    timed: list[WorkloadTimes] = []
     winners: list[KernelDocument] = []
     good = True
     for recording in plan.recordings:
@@ -138,10 +145,13 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
             good = False
         else:
             winners.append(winner)
+            timed += read_timed_workloads(winner)
             rows += build_result_rows(recording.op, read_timed_workloads(winner))
     if rows:
         tell("")
         print_wide(build_result_table(rows))
+    for line in describe_untimed(timed):
+        tell(line)
     for winner in winners:
         tell(describe_winner(winner))
     for winner in winners:

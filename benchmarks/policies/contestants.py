@@ -8,7 +8,7 @@ DEFAULT = "idea_beam"
 
 _DOCUMENTS: dict[str, dict[str, str | bool | int]] = {
     DEFAULT: {"name": "idea_beam"},
-    "without joins": {"name": "idea_beam", "joins": False},
+    "with joins": {"name": "idea_beam", "joins": True},
     "prose_first": {"name": "prose_first", "rounds": 100},
     "without ideas": {"name": "prose_first", "rounds": 100, "prose": False},
     "best_of_n": {"name": "best_of_n", "n": 10_000},

@@ -120,8 +120,8 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("id", "role", "error", "time_us", "speedup", "ci95", "limit_us", "limit_by", "limit_fraction")
-    weight = {"weight": row["weight"]} if "weight" in row else {}
-    return {name: row.get(name) for name in names} | weight
+    others = {name: row[name] for name in ("weight", "not_timed") if name in row}
+    return {name: row.get(name) for name in names} | others
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
@@ -133,6 +133,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     for baseline, ratio in (row["speedup"] or {}).items():
         low, high = row["ci95"][baseline]
         said.append(f"{ratio:.2f}x {baseline} [{low:.2f}, {high:.2f}]")
+    said += [f"{baseline} not timed: {reason}" for baseline, reason in row.get("not_timed", {}).items()]
     if error.get("candidate") is not None and error.get("limit") is not None:
         said.append(f"relative L2 error {error['candidate']:.1e} of {error['limit']:.1e} allowed")
     return _wrapped(f"{said[0]} {', '.join(said[1:]) or 'checked, not timed'}")

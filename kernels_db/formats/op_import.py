@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from warpsmith.kernels_db.formats.flashinfer import definition, objects
 from warpsmith.kernels_db.formats.gpu_mode import task
 from warpsmith.kernels_db.formats.kernelbench import problem
+from warpsmith.kernels_db.formats.robust_kbench import task as robust_task
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, check_files, refused
 from warpsmith.kernels_db.formats.shared.imported_op import Imported
@@ -33,7 +34,7 @@ class Format(NamedTuple):
 
 FORMATS: Mapping[str, Format] = {
     module.FORMAT: Format(module.EXPECTED, module.claim, module.references, module.read)
-    for module in (problem, definition, task)
+    for module in (problem, definition, task, robust_task)
 }
 
 

@@ -249,6 +249,7 @@ class WorkloadVerdict(TypedDict):
     configurations: NotRequired[list[Configuration]]  # what Triton's autotuner took in that call
     deferred_us: NotRequired[float]  # of the candidate's time: what its calls took that decide no time
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
+    not_timed: NotRequired[dict[str, str]]  # of a timed workload: the op's baselines that were not timed, and why
 
 
 class HostTime(TypedDict):
@@ -347,6 +348,19 @@ class Generated(TypedDict):
 
     language: Literal["triton", "cpp"]
     source: str
+
+
+class Progress(TypedDict):
+    """Where a job is that the judge works on: its gate, and the workload where the gate takes one after another.
+
+    `workload`: its id; None where the gate is not at one, and for a hold-out, which is not named. `number` counts the
+    job's workloads from 1, of `total`; 0 of 0 without one.
+    """
+
+    gate: Gate
+    workload: str | None
+    number: int
+    total: int
 
 
 class Verdict(TypedDict):

@@ -43,7 +43,9 @@ from .signatures import Parameter
 ABI = 1
 """Counts up whenever what this module builds from the same source changes."""
 
-BASE_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fPIC", "-std=c++20", "-fno-math-errno")
+BASE_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fPIC", "-std=c++20", "-fno-math-errno", "-fno-gnu-unique")
+"""Of the last: statics of templates and of inline functions would else be one for all kernels of the process that have
+such a name, whatever their code says."""
 _MESSAGE_FLAGS = (
     "-fdiagnostics-color=never",
     "-fmax-errors=10",

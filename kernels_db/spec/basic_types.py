@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.near_misses import suggest
 
 MAX_ELEMENTS = 2**48
 """Elements of the largest plausible tensor: 256 Ti.
@@ -63,6 +64,23 @@ DTYPE_BYTES: Mapping[str, int] = {
 }
 """The dtypes a tensor may have, by torch's names, and the bytes of one element."""
 
+DTYPE_ALIASES: Mapping[str, str] = {
+    **dict.fromkeys(("fp64", "f64", "double"), "float64"),
+    **dict.fromkeys(("fp32", "f32", "float", "single", "tf32"), "float32"),
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
+    **dict.fromkeys(("bf16", "brain_float16"), "bfloat16"),
+    **dict.fromkeys(("fp8", "e4m3", "e4m3fn", "fp8_e4m3", "fp8_e4m3fn", "fp8e4m3", "float8"), "float8_e4m3fn"),
+    **dict.fromkeys(("e5m2", "fp8_e5m2", "fp8e5m2"), "float8_e5m2"),
+    **dict.fromkeys(("i64", "long", "longlong"), "int64"),
+    **dict.fromkeys(("i32", "int"), "int32"),
+    **dict.fromkeys(("i16", "short"), "int16"),
+    **dict.fromkeys(("i8", "char"), "int8"),
+    **dict.fromkeys(("u8", "byte"), "uint8"),
+    **dict.fromkeys(("i1", "boolean"), "bool"),
+    **{f"torch.{name}": name for name in DTYPE_BYTES},
+}
+"""What other tools call these dtypes: none is accepted, an error suggests the right one."""
+
 INTEGER_RANGE: Mapping[str, tuple[int, int]] = {
     "int64": (-(2**63), 2**63 - 1),
     "int32": (-(2**31), 2**31 - 1),
@@ -100,7 +118,7 @@ def _name(text: str) -> str:
 
 def _dtype(text: str) -> str:
     if text not in DTYPE_BYTES:
-        raise refuse(f"one of {', '.join(DTYPE_BYTES)}")
+        raise refuse(f"one of {', '.join(DTYPE_BYTES)}{suggest(text, DTYPE_BYTES, DTYPE_ALIASES)}")
     return text
 
 

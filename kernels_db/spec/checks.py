@@ -12,6 +12,7 @@ from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
 from warpsmith.kernels_db.spec.errors import MAX_ERRORS, SpecError, listed
+from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.kernels_db.spec.parts import Parts, WorkloadList
 from warpsmith.kernels_db.spec.schema import InputOverride, Workload
 from warpsmith.kernels_db.spec.source_checks import check_sources
@@ -88,15 +89,17 @@ def _repeated(names: Iterable[tuple[str, str]], attribute: str) -> Iterator[Spec
 
 
 def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
-    known = f"an axis: one of {listed(sorted(parts.axis_names))}"
+    names = sorted(parts.axis_names)
+    known = f"an axis: one of {listed(names)}"
     for field, shape in parts.shapes():
         for index, dimension in enumerate(shape):
             if isinstance(dimension, str) and dimension not in parts.axis_names:
-                yield SpecError(f"{field}[{index}]", dimension, known)
+                yield SpecError(f"{field}[{index}]", dimension, known + suggest(dimension, names))
     for field, expression in parts.expressions():
         unknown = sorted(expression.names - parts.axis_names)
         if unknown:
-            yield SpecError(field, expression.text, f"axes as names, not {listed(unknown)}; {known}")
+            meant = suggest(unknown[0], names) if len(unknown) == 1 else ""
+            yield SpecError(field, expression.text, f"axes as names, not {listed(unknown)}; {known}{meant}")
     for name in cyclic_axes(parts.axes):
         axis = parts.axes[name]
         found = axis.expr if isinstance(axis, ExprAxis) else None
@@ -138,7 +141,8 @@ def _check_indices(parts: Parts) -> Iterator[SpecError]:
             if axis != -1:
                 yield SpecError(f"{field}.check.axis", axis, "nothing without `of`, the input that has the axis")
         elif of not in ranks:
-            yield SpecError(f"{field}.check.of", of, f"a floating input: one of {listed(sorted(ranks))}")
+            expected = f"a floating input: one of {listed(sorted(ranks))}{suggest(of, ranks)}"
+            yield SpecError(f"{field}.check.of", of, expected)
         elif not -ranks[of] <= axis < ranks[of]:
             yield SpecError(f"{field}.check.axis", axis, f"an axis of {of}, from {-ranks[of]} to {ranks[of] - 1}")
 
@@ -151,13 +155,14 @@ def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError
             yield SpecError(f"{field}.axes.{name}", None, "a size, for the axis is var")
         for name, size in workload.axes.items():
             if name not in parts.axis_names:
-                expected = f"an axis of kind var: one of {listed(sorted(variables))}"
+                expected = f"an axis of kind var: one of {listed(sorted(variables))}{suggest(name, variables)}"
                 yield SpecError(f"{field}.axes.{name}", size, expected)
             elif name in parts.axes and name not in variables:
                 yield SpecError(f"{field}.axes.{name}", size, f"nothing, for the axis is {parts.axes[name].kind}")
         if parts.input_count == len(parts.inputs):
             for name in sorted(workload.inputs.keys() - names):
-                yield SpecError(f"{field}.inputs.{name}", name, f"an input: one of {listed(sorted(names))}")
+                expected = f"an input: one of {listed(sorted(names))}{suggest(name, names)}"
+                yield SpecError(f"{field}.inputs.{name}", name, expected)
 
 
 def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[SpecError]:

@@ -88,10 +88,11 @@ An op has named **axes**, typed **inputs** and **outputs**, and a **reference** 
 ones are checked for right results only, the latter without the search ever seeing them. Choose test sizes that are no
 multiples of anything, and at least one that is small.
 
-A bad spec is refused with all its errors at once, each with the field, what was found and what was expected:
+A bad spec is refused with all its errors at once, each with the field, its line where the spec came as text, what was
+found and what was expected:
 
 ```
-inputs[1].dtype: found 'float31', expected one of float64, float32, ...
+inputs[1].dtype (line 9): found 'fp32', expected one of float64, float32, ...; did you mean float32?
 ```
 
 ## An example

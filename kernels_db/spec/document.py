@@ -6,7 +6,7 @@ It has no aliases, duplicate keys or values that JSON cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import yaml
@@ -197,14 +197,25 @@ def _place(mark: Any, text: str | None = None) -> str:
     return f"line {line + 1}, column {column + 1}"
 
 
+def compose(text: str | bytes) -> yaml.Node | None:
+    """Return the nodes of a document, each with its place in the text. Raises SpecErrors where it is no YAML."""
+    decoded = text if isinstance(text, str) else text.decode("utf-8-sig", "replace")
+    node: yaml.Node | None = _load(decoded, _Loader, lambda loader: loader.get_single_node())
+    return node
+
+
 def _read_yaml(text: str, loader_of: Any = None) -> Any:
+    return _load(text, loader_of or _Loader, lambda loader: loader.get_single_data())
+
+
+def _load(text: str, loader_of: Any, read: Callable[[Any], Any]) -> Any:
     if len(text) > MAX_BYTES_WITHOUT_LIBYAML and not yaml.__with_libyaml__:
         expected = f"at most {MAX_BYTES_WITHOUT_LIBYAML} characters of YAML where PyYAML is without libyaml, or JSON"
         _refuse(f"{len(text)} characters", expected)
     try:
-        loader = (loader_of or _Loader)(text)
+        loader = loader_of(text)
         try:
-            return loader.get_single_data()
+            return read(loader)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:

@@ -21,19 +21,21 @@ _ENCODER = json.JSONEncoder(default=repr, skipkeys=True)
 class SpecError(ValueError):
     """One bad field.
 
-    `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text. `str()`
-    reads "inputs[1].dtype: found 'float31', expected one of ...".
+    `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text. `line`: of the
+    text that was read, from 1; None where there was none or the field has no place in it. `str()` reads
+    "inputs[1].dtype (line 7): found 'float31', expected one of ...".
     """
 
-    def __init__(self, field: str, found: object, expected: str) -> None:
+    def __init__(self, field: str, found: object, expected: str, line: int | None = None) -> None:
         self.field = field
         self.found = shown(found)
         self.expected = expected
-        super().__init__(field, self.found, expected)
+        self.line = line
+        super().__init__(field, self.found, expected, line)
 
     def __str__(self) -> str:
         found = "nothing" if self.found is None else repr(self.found)
-        return f"{self.field}: found {found}, expected {self.expected}"
+        return f"{placed(self.field, self.line)}: found {found}, expected {self.expected}"
 
 
 class SpecErrors(ValueError):  # noqa: N818  several of SpecError
@@ -47,6 +49,11 @@ class SpecErrors(ValueError):  # noqa: N818  several of SpecError
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)
+
+
+def placed(field: str, line: int | None) -> str:
+    """Return the field with its line, where that is known: `inputs[1].dtype (line 7)`."""
+    return field if line is None else f"{field} (line {line})"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ Each has the field as it is written in the document, and what was found and expe
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from warpsmith.kernels_db.spec.errors import SpecError, limited
+from warpsmith.kernels_db.spec.near_misses import one_of, suggest
 
 _EXPECTED = {
     "missing": "a value: the field is required",
@@ -42,6 +44,10 @@ _EXPECTED = {
 """The expectation of each of Pydantic's errors; the others keep Pydantic's own message."""
 
 
+_QUOTED = re.compile(r"'([^']*)'")
+"""One of the texts that Pydantic lists for a literal."""
+
+
 class Place(NamedTuple):
     """The place of an error in a document.
 
@@ -55,8 +61,12 @@ class Place(NamedTuple):
 
 def expected_of(detail: Mapping[str, Any]) -> str:
     """Return the expectation of one of Pydantic's errors, as the end of "found X, expected Y"."""
-    if detail["type"] in _EXPECTED:
-        return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
+    kind = detail["type"]
+    if kind in _EXPECTED:
+        expected = _EXPECTED[kind].format(**detail.get("ctx", {}))
+        if kind == "literal_error":
+            expected += suggest(detail["input"], _QUOTED.findall(expected))
+        return expected
     return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
@@ -83,12 +93,27 @@ def _converted(detail: ErrorDetails, model: type[BaseModel], document: Mapping[s
         found = None
     elif kind == "extra_forbidden":
         found = f"the field {detail['loc'][-1]!r}"
-        expected = f"one of the fields {', '.join(_fields(place.container))}"
+        expected = _expected_fields(detail["loc"][-1], _fields(place.container))
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         field = f"{field}.kind"
         found = found.get("kind") if isinstance(found, Mapping) else found
-        expected = f"one of {', '.join(_tags(place.types))}"
+        tags = _tags(place.types)
+        expected = one_of(found, tags)
     return SpecError(field or "document", found, expected)
+
+
+def expected_in(detail: Mapping[str, Any], model: type[BaseModel], document: Any) -> str:
+    """Return the expectation of one of Pydantic's errors of validating `document` as `model`.
+
+    Other than `expected_of` it lists the fields that there are where one is unknown.
+    """
+    if detail["type"] != "extra_forbidden":
+        return expected_of(detail)
+    return _expected_fields(detail["loc"][-1], _fields(_locate(detail["loc"], model, document).container))
+
+
+def _expected_fields(found: object, known: Sequence[str]) -> str:
+    return f"one of the fields {', '.join(known)}{suggest(found, known)}" if known else "no fields"
 
 
 def _locate(location: Sequence[int | str], model: type[BaseModel], document: Any) -> Place:

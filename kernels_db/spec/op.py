@@ -16,6 +16,7 @@ from warpsmith.kernels_db.spec.checks import check
 from warpsmith.kernels_db.spec.document import check_plain, check_size, read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, limited
 from warpsmith.kernels_db.spec.field_errors import converted
+from warpsmith.kernels_db.spec.lines import with_lines
 from warpsmith.kernels_db.spec.parts import parts_of
 from warpsmith.kernels_db.spec.schema import Op, Workload
 from warpsmith.kernels_db.spec.target import Target
@@ -39,9 +40,13 @@ __all__ = [
 def load_op(source: str | bytes | Path) -> Op:
     """Read a spec from YAML or JSON text, or from the file that a Path names.
 
-    Raises SpecErrors with all that is wrong, OSError where the file cannot be read.
+    Raises SpecErrors with all that is wrong and the lines of it, OSError where the file cannot be read.
     """
-    return parse_op(read_document(source.read_bytes() if isinstance(source, Path) else source))
+    text = source.read_bytes() if isinstance(source, Path) else source
+    try:
+        return parse_op(read_document(text))
+    except SpecErrors as error:
+        raise with_lines(error, text) from None
 
 
 def parse_op(document: Mapping[str, Any]) -> Op:

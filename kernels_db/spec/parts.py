@@ -14,9 +14,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.dist import Dist, amounts
 from warpsmith.kernels_db.spec.schema import Limits, Workload
-from warpsmith.kernels_db.spec.tensors import Axis, ExprAxis, Input, Output, State
+from warpsmith.kernels_db.spec.tensors import Axis, ExprAxis, Input, Output, Shape, State
 
 _AXIS: TypeAdapter[Axis] = TypeAdapter(Axis)
+_SHAPE: TypeAdapter[Sequence[int | str]] = TypeAdapter(Shape)
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 Placed = list[tuple[str, T]]
@@ -51,6 +52,8 @@ class Parts:
     state: Placed[State]
     workload_lists: list[WorkloadList]
     limits: Limits
+    other_shapes: Placed[Sequence[int | str]]
+    """Well-formed shapes of inputs, outputs and state that are malformed elsewhere."""
 
     def arguments(self) -> Placed[Input]:
         """Return the inputs, then the state as inputs."""
@@ -62,6 +65,7 @@ class Parts:
             yield f"{field}.shape", item.shape or ()
         for field, output in self.outputs:
             yield f"{field}.shape", output.shape
+        yield from self.other_shapes
 
     def dists(self) -> Iterator[tuple[str, Dist]]:
         """Yield every distribution that is written out."""
@@ -112,7 +116,18 @@ def parts_of(document: Mapping[str, Any]) -> Parts:
         state=_models(State, _listed(document, "state")),
         workload_lists=list(_workload_lists(document)),
         limits=_valid(Limits.model_validate, document.get("limits", {})) or Limits(),
+        other_shapes=list(_other_shapes(document)),
     )
+
+
+def _other_shapes(document: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int | str]]]:
+    kinds: dict[str, type[BaseModel]] = {"inputs": Input, "outputs": Output, "state": State}
+    for name, model in kinds.items():
+        for field, raw in _listed(document, name):
+            if isinstance(raw, dict) and raw.get("shape") is not None and _valid(model.model_validate, raw) is None:
+                shape = _valid(_SHAPE.validate_python, raw["shape"])
+                if shape is not None:
+                    yield f"{field}.shape", shape
 
 
 def _workload_lists(document: Mapping[str, Any]) -> Iterator[WorkloadList]:

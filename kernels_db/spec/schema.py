@@ -33,6 +33,7 @@ from warpsmith.kernels_db.spec.basic_types import (
 )
 from warpsmith.kernels_db.spec.dist import Dist
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
 
@@ -222,7 +223,8 @@ class Op(Spec):
         for workload in workloads:
             if workload.id == workload_id:
                 return workload
-        raise SpecErrors([SpecError("workload", workload_id, f"one of {', '.join(item.id for item in workloads)}")])
+        ids = [item.id for item in workloads]
+        raise SpecErrors([SpecError("workload", workload_id, one_of(workload_id, ids))])
 
 
 def _digest(document: Mapping[str, Any]) -> str:

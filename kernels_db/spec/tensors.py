@@ -67,7 +67,8 @@ class Values(Spec):
     range: Annotated[Items[Number], Field(min_length=2, max_length=2)] | None = None
     """Smallest and largest value, both included; NaN and infinities are outside of every range. What the distribution
     gives must lie within, six standard deviations of a normal one. A scalar's values are drawn from all of it, and
-    integers are asked to its ends; without it integers are what the distribution gives."""
+    integers are asked to its ends on every workload: leave it out of indices into an axis that varies. Without it
+    integers are what the distribution gives."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Values:

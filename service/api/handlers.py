@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import BaseModel
 from sqlalchemy import exc
 from sqlalchemy.exc import InterfaceError, OperationalError
 from starlette.concurrency import run_in_threadpool
@@ -36,7 +37,9 @@ from warpsmith.workers import steps
 def convert_spec_error(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
     """Convert the error of a bad op spec; `prefix` is its path in the body, for example `op.`."""
     errors = error.errors if isinstance(error, SpecErrors) else [error]
-    return InvalidSpec([FieldError(field=prefix + e.field, found=shown(e.found), expected=e.expected) for e in errors])
+    return InvalidSpec(
+        [FieldError(field=prefix + e.field, found=shown(e.found), expected=e.expected, line=e.line) for e in errors]
+    )
 
 
 def convert_error(error: Exception) -> Problem | None:  # noqa: PLR0911 - one line for each kind of error
@@ -55,8 +58,6 @@ def convert_error(error: Exception) -> Problem | None:  # noqa: PLR0911 - one li
             return _convert_quota(error)
         case steps.UnknownSearch():
             return NotFound(f"search: found {shown(error.search_id)!r}, which was deleted meanwhile")
-        case RequestValidationError():
-            return InvalidInput(field_errors(error.errors()))
     return _convert_http_error(error) if isinstance(error, HTTPException) else None
 
 
@@ -93,13 +94,24 @@ def install(app: FastAPI) -> None:
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    problem = convert_error(error)
+    problem = _convert_validation(request, error) if isinstance(error, RequestValidationError) else convert_error(error)
     if problem is None:
         raise error
     if isinstance(problem, MethodNotAllowed):
         # The first time the OpenAPI document is made, which takes a second.
         problem = await run_in_threadpool(_refuse_method, request)
     return problem.response()
+
+
+def _convert_validation(request: Request, error: RequestValidationError) -> InvalidInput:
+    """Convert the framework's errors; the route's own model of its body tells which fields there are."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    annotation = None if field is None else field.field_info.annotation
+    model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    found = []
+    for one in error.errors():
+        found += field_errors([one], model if one["loc"][0] == "body" else None, error.body)
+    return InvalidInput(found)
 
 
 def _refuse_method(request: Request) -> MethodNotAllowed:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.store.tables import OpRow, PoolRow, TeamRow
+from warpsmith.kernels_db.store.tables import PoolRow, TeamRow
 from warpsmith.kernels_db.store.teams import may_read_held
 from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import convert_spec_error
 from warpsmith.service.api.labels import Name, Notes, Tags
+from warpsmith.service.api.named_ops import find_op, find_stored_op
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, InvalidPool, MissingSetting
 from warpsmith.service.settings import ServiceSettings
@@ -61,6 +62,7 @@ class SearchRequest(StrictBody):
             "oneOf": [{"required": ["op"]}, {"required": ["op_id"]}],
             "examples": [
                 {"op": ADD_RELU, "target": "cpu", "model": {"provider": "agent"}, "budget": {"candidates": 12}},
+                {"op": "softmax", "target": "cpu", "model": {"provider": "agent"}},
                 {
                     "op": ADD_RELU,
                     "target": "cuda:sm_90",
@@ -85,7 +87,11 @@ class SearchRequest(StrictBody):
         },
     )
 
-    op: dict[str, Any] | None = Field(None, description="The op spec itself; stored as by POST /v1/ops")
+    op: dict[str, Any] | Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        None,
+        description="The op spec itself, stored as by POST /v1/ops; or the id or name of an op: a stored one's, else "
+        "an example's that ships",
+    )
     op_id: str | None = Field(None, max_length=32, description="Or the id of a stored op")
     target: str = Field(
         description="`cpu` (this machine's architecture), `cpu:x86_64`, `cuda:sm_90` ...", max_length=64
@@ -184,16 +190,15 @@ def parse_target(text: str, field: str = "target") -> Target:
 def _resolve_op(service: Service, session: Session, request: SearchRequest, team: str | None) -> Op:
     if (request.op is None) == (request.op_id is None):
         found = "neither op nor op_id" if request.op is None else "both op and op_id"
-        raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
+        raise InvalidInput.one("op", found, "op (a spec, or an op's id or name) or op_id (a stored one's)")
+    if isinstance(request.op, str):
+        return find_op(service, session, request.op, team, "op")
     if request.op is not None:
         try:
             return parse_op(request.op)
         except SpecErrors as error:
             raise convert_spec_error(error, "op.") from error
-    row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
-    if row is None or not may_read_held(session, row.id, team):
-        raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
-    return parse_op(row.spec)
+    return find_stored_op(service, session, request.op_id or "", team, "op_id")
 
 
 def _choose_language(asked: str | None, recorded: str | None, target: Target) -> str:

@@ -198,4 +198,5 @@ def _fail(arguments: list[str], message: str, code: int, document: dict[str, Any
 
 
 def error_document(error: SpecError) -> dict[str, object]:
-    return {"field": error.field, "found": error.found, "expected": error.expected}
+    line = {} if error.line is None else {"line": error.line}
+    return {"field": error.field, "found": error.found, "expected": error.expected, **line}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli.files import parse_object, read_object
 from warpsmith.service.client.errors import misuse
 
@@ -47,7 +48,7 @@ def parse_budget(text: str) -> dict[str, float]:
     budget: dict[str, float] = {}
     for name, value in _split_pairs("--budget", text):
         if name not in BUDGET_NAMES:
-            misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
+            misuse(f"--budget {name}", name, one_of(name, BUDGET_NAMES))
         budget |= parse_limit(f"--budget {name}", name, value)
     return budget
 
@@ -73,6 +74,17 @@ def parse_duration(option: str, text: str) -> float:
     if number is None or number <= 0:
         misuse(option, text, "a time above zero, as in 90, 90s, 10m or 1h")
     return number
+
+
+def parse_sizes(option: str, text: str) -> dict[str, int | float]:
+    """Read `batch_size=64,eps=1e-6` as numbers by name."""
+    sizes: dict[str, int | float] = {}
+    for name, value in _split_pairs(option, text):
+        number = _parse_number(value)
+        if number is None:
+            misuse(f"{option} {name}", value, "a number")
+        sizes[name] = int(number) if value.lstrip("+-").isdigit() else number
+    return sizes
 
 
 def parse_policy(text: str) -> dict[str, str | int | float | bool]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+from warpsmith.kernels_db.spec.errors import placed
+
 DONE, FAILED, MISUSE = 0, 1, 2
 """Exit codes of commands."""
 
@@ -31,7 +33,8 @@ class ProblemError(RuntimeError):
 def describe_problem(status: int, document: dict[str, Any]) -> str:
     """Describe a problem+json document: one line for each bad field."""
     lines = [
-        f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
+        f"{placed(str(item.get('field')), item.get('line'))}: found {json.dumps(item.get('found'))}, "
+        f"expected {item.get('expected')}"
         for item in document.get("errors") or []
     ]
     if lines:

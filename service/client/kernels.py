@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.near_misses import suggest
 from warpsmith.service.documents.kernels import KernelSummary
 
 

@@ -30,8 +30,9 @@ from warpsmith.service.documents.workloads import WorkloadTimes
 
 LONGEST_TITLE = 60
 LONGEST_REASON = 100
+LONGEST_UNTIMED = 300
 VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta", "ambiguous": "yellow"}
-ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched"}
+ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched", "joined": "joined"}
 
 
 def describe_outcome(node: NodeSummary) -> str:
@@ -190,6 +191,18 @@ def build_result_table(rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def describe_untimed(workloads: Iterable[WorkloadTimes]) -> list[str]:
+    """Say of each baseline that was not timed why, a line for each reason with the workloads that it is true of."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for workload in workloads:
+        for name, reason in workload.not_timed.items():
+            places.setdefault((name, reason), []).append(clean_line(workload.id, LONGEST_TITLE))
+    return [
+        f"{BASELINE_NAMES.get(name, name)} not timed on {', '.join(where)}: {shorten(reason, LONGEST_UNTIMED)}"
+        for (name, reason), where in places.items()
+    ]
 
 
 def shorten(text: str, length: int) -> str:

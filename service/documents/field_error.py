@@ -15,3 +15,4 @@ class FieldError(BaseModel):
     )
     found: Any = Field(None, description="The value found there; long values are shortened")
     expected: str = Field(description="A description of values that are accepted")
+    line: int | None = Field(None, description="Of an op spec that came as text: the line of the field, from 1")

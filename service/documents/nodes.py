@@ -23,7 +23,8 @@ class NodeSummary(BaseModel):
     reason: str | None
     origin: str = Field(
         "model",
-        description="Source of the idea: model, person, stored (a kept kernel), branch (an older search's node)",
+        description="Source of the idea: model, person, stored (a kept kernel), branch (an older search's node), "
+        "joined (put together from others of this search)",
     )
     mark: Literal["pinned", "banned"] | None = Field(None, description="Set by a person")
     language: str | None

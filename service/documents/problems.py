@@ -44,9 +44,10 @@ from typing import Any, ClassVar
 
 from fastapi import HTTPException
 from fastapi.responses import Response
+from pydantic import BaseModel
 
-from warpsmith.kernels_db.spec.errors import shown
-from warpsmith.kernels_db.spec.field_errors import expected_of
+from warpsmith.kernels_db.spec.errors import placed, shown
+from warpsmith.kernels_db.spec.field_errors import expected_in, expected_of
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.quotas import QuotaDocument
 
@@ -77,7 +78,9 @@ class Problem(HTTPException):
             "detail": self.detail,
         }
         if self.errors:
-            document["errors"] = [error.model_dump() for error in self.errors]
+            document["errors"] = [
+                error.model_dump(exclude={"line"} if error.line is None else None) for error in self.errors
+            ]
         if self.error_id:
             document["error_id"] = self.error_id
         return document
@@ -267,7 +270,7 @@ class StorageFull(Problem):
 
 def sentence(error: FieldError) -> str:
     """Format a bad field: `inputs[1].dtype: found 'float31', expected one of ...`."""
-    return f"{error.field}: found {error.found!r}, expected {error.expected}"
+    return f"{placed(error.field, error.line)}: found {error.found!r}, expected {error.expected}"
 
 
 def field_path(location: Sequence[int | str]) -> str:
@@ -275,21 +278,28 @@ def field_path(location: Sequence[int | str]) -> str:
 
     Places other than the body keep their name in front.
     """
-    parts = list(location)
-    if parts and parts[0] == "body" and len(parts) > 1:
-        parts = parts[1:]
     path = ""
-    for part in parts:
+    for part in _within_body(location):
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     return path or "body"
 
 
-def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """Convert Pydantic's errors to ours."""
+def _within_body(location: Sequence[int | str]) -> Sequence[int | str]:
+    return location[1:] if len(location) > 1 and location[0] == "body" else location
+
+
+def field_errors(
+    errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = None, document: Any = None
+) -> list[FieldError]:
+    """Convert Pydantic's errors of validating `document` as `model`, where that is known, to ours."""
     found = []
     for error in errors:
         value = None if error["type"] == "missing" else shown(error.get("input"))
-        found.append(FieldError(field=field_path(error["loc"]), found=value, expected=shown(expected_of(error))))
+        if model is None:
+            expected = expected_of(error)
+        else:
+            expected = expected_in({**error, "loc": _within_body(error["loc"])}, model, document)
+        found.append(FieldError(field=field_path(error["loc"]), found=value, expected=shown(expected)))
     return found
 
 

@@ -17,6 +17,9 @@ class WorkloadTimes(BaseModel):
     speedup: dict[str, float] = Field(default_factory=dict)
     ci95: dict[str, list[float]] = Field(default_factory=dict, description="95 % interval of each speed-up")
     limit_fraction: float | None = None
+    not_timed: dict[str, str] = Field(
+        default_factory=dict, description="By baseline of the op: why it was not timed on this workload"
+    )
     weight: float = Field(1.0, gt=0, description="How often it occurs: its part in every mean over workloads")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Progress, Verdict
 from warpsmith.service.client.errors import FAILED, CommandError
 from warpsmith.workers.judging.judge import Judge
 
@@ -12,9 +13,9 @@ IDLE_S = 600.0
 """Seconds without a job after which a kept judge ends: it holds memory, and on a GPU a context."""
 
 
-def judge_once(job: Job) -> Verdict:
-    """Judge one job in a judge of its own; CommandError where there is no verdict."""
-    with Judge() as judge:
+def judge_once(job: Job, progress: Callable[[Progress], None] | None = None) -> Verdict:
+    """Judge one job in a judge of its own; `progress` gets where it is. CommandError where there is no verdict."""
+    with Judge(progress=progress) as judge:
         return _judge(judge, job)
 
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
 from warpsmith.service.client.errors import misuse
-from warpsmith.service.client.near_misses import suggest
 from warpsmith.service.local.examples import list_examples
 
 if TYPE_CHECKING:  # `judge` runs where the client's packages are not installed
@@ -27,7 +27,8 @@ MOST_SHOWN = 40
 MOST_READ = 200
 """Stored ops whose names an error lists, and among which it looks for near misses."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""Of an op."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def read_op_file(text: str, field: str, expected: str = EXPECTED) -> Op | None:
     path = Path(text)
     if path.exists() and not path.is_dir():
         return load_op(path)
-    if not _NAME.fullmatch(text):
+    if not NAME.fullmatch(text):
         misuse(field, text, f"{expected}{suggest(path.stem, list_examples())}")
     return None
 
@@ -59,7 +60,7 @@ def find_op(client: Client | None, text: str, field: str, expected: str = EXPECT
     """
     if client is not None and text.startswith(STORED):
         return _fetch(client, text)
-    if not _NAME.fullmatch(text):
+    if not NAME.fullmatch(text):
         _refuse(client, text, field, expected)
     stored = [] if client is None else client.ops(name=text)
     if len(stored) > 1:
@@ -77,7 +78,7 @@ def require_op(client: Client, text: str, field: str) -> None:
     """End with misuse of `field` where no op with this id or name is stored or ships."""
     if text.startswith(STORED):
         client.op(text)
-    elif not _NAME.fullmatch(text) or not (client.ops(name=text, most=1) or text in list_examples()):
+    elif not NAME.fullmatch(text) or not (client.ops(name=text, most=1) or text in list_examples()):
         _refuse(client, text, field, f"the id ({STORED}...) or name of an op")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from warpsmith import prompts
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.client.archive import unpack
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.kernels import choose_best_kernel, describe_drift
@@ -77,7 +78,7 @@ class Packing:
         if name is None:
             return PromptFiles(files=[PromptFile(name=key, title=title(key)) for key in files], name=None, text=None)
         if name not in files:
-            misuse("name", name, f"one of {', '.join(files)}")
+            misuse("name", name, one_of(name, files))
         return PromptFiles(files=[], name=name, text=files[name].read_text(encoding="utf-8"))
 
 

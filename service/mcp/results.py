@@ -137,7 +137,7 @@ class TreeNode(BaseModel):
     reason: str | None
     verification: str
     best: bool
-    origin: str = Field(description="model, person, stored (a kernel that the search started from) or branch")
+    origin: str = Field(description="model, person, stored (a kernel that the search started from), branch or joined")
     mark: str | None = Field(description="pinned or banned by a person")
 
 

@@ -38,7 +38,8 @@ class ServiceTool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            raise ToolError("\n".join(map(sentence, field_errors(error.errors(include_url=False))))) from error
+            found = field_errors(error.errors(include_url=False), self.fn_metadata.arg_model, arguments)
+            raise ToolError("\n".join(map(sentence, found))) from error
         try:
             return await super().run(arguments, context, convert_result)
         except UnexpectedToolError as error:

@@ -166,6 +166,7 @@ class WorkloadReport(BaseModel):
     repeatable: bool | None = Field(description="Whether the same inputs gave the same bits; null: not examined")
     kernels: list[str] = Field(description="Device kernels that one call ran, in order")
     timings: list[Timing] = Field(description="The candidate first")
+    not_timed: dict[str, str] = Field(description="By baseline of the op: why it was not timed on this workload")
     roofline: Roofline | None = Field(description="null where nothing was timed")
 
 
@@ -294,6 +295,7 @@ def _make_workload(
         repeatable=item.get("repeatable"),
         kernels=item.get("kernels") or [],
         timings=list(_make_timings(item)),
+        not_timed=item.get("not_timed") or {},
         roofline=_make_roofline(item, resolved, device, node, others) if resolved and item["time_us"] else None,
     )
 

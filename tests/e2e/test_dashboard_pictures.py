@@ -30,9 +30,8 @@ def test_every_page_has_its_picture_in_light_and_dark(chromium: Browser, tmp_pat
     place.mkdir(parents=True, exist_ok=True)
     with up(tmp_path / "home") as (_, document):
         base = document["url"].rstrip("/")
-        done = warpsmith(
-            tmp_path / "home", "search", str(SPEC), "--model", f"replay:{POOL}", "--budget", "candidates=6", "--json"
-        )
+        arguments = ("search", str(SPEC), "--model", f"replay:{POOL}", "--budget", "candidates=6", "--json")
+        done = warpsmith(tmp_path / "home", *arguments, patience_s=900)
         search = json.loads(done.stdout)["search"]
         assert search["state"] == "finished", search
         for scheme in ("light", "dark"):

@@ -26,6 +26,9 @@ def files_of(path: Path) -> list[RawFile]:
         kind, name = path.parent.name, path.stem
         blobs = (root / "blob" / "workloads" / kind).glob("*")
         paths = [path, root / "workloads" / kind / f"{name}.jsonl", *blobs]
+    elif path.parent.parent == EXAMPLES / "robust-kbench":
+        root = path.parent.parent
+        paths = [path, path.with_name(path.name.replace("func_", "config_")).with_suffix(".json")]
     else:
         root = EXAMPLES / "gpu-mode"
         paths = [*sorted(path.parent.iterdir()), root / "utils.py"]

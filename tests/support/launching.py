@@ -44,7 +44,9 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
     return kept | FAST | {"WARPSMITH_HOME": str(home), "COLUMNS": "200"} | settings
 
 
-def warpsmith(home: Path, *arguments: str, code: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
+def warpsmith(
+    home: Path, *arguments: str, code: int = 0, patience_s: float = 2 * PATIENCE_S, **settings: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; its exit code is checked, and a traceback is never right."""
     result = subprocess.run(
         command(*arguments),
@@ -54,7 +56,7 @@ def warpsmith(home: Path, *arguments: str, code: int = 0, **settings: str) -> su
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=2 * PATIENCE_S,
+        timeout=patience_s,
     )
     assert result.returncode == code, f"{arguments}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
     assert "Traceback" not in result.stderr, result.stderr

@@ -77,6 +77,8 @@ def choose_by_size(workloads: Sequence[Mapping[str, Any]], winners: Mapping[str,
         if any(len(numbers) > 1 for numbers in by_size.values()):
             continue
         found.append(Choice(quantity, tuple(_ranges({size: min(numbers) for size, numbers in by_size.items()}))))
+    if len(set(winners.values())) < 2:
+        raise Unjoinable("one of them wins on every workload")
     if not found:
         raise Unjoinable("no size of a tensor tells the workloads apart on which they win")
     return min(found, key=lambda choice: len(choice.ranges))  # of equals the first
@@ -200,7 +202,7 @@ class _Module:
             raise Unjoinable(f"#{part.number} has {len(runs)} functions `{RUN}`, expected one")
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | defined
         names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        parameters = tuple(argument.arg for argument in runs[0].args.args)
+        parameters = tuple(argument.arg for argument in (*runs[0].args.posonlyargs, *runs[0].args.args))
         starts = tuple(match.start() for match in _LINE.finditer(data))
         return cls(part, tree, data, starts, tuple(imports), bound, frozenset(defined), frozenset(names), parameters)
 
@@ -215,7 +217,7 @@ class _Module:
         data = self.data
         for start, end, changed in sorted(changes, reverse=True):
             data = data[:start] + changed + data[end:]
-        text = re.sub(r"\n{4,}", "\n\n\n", data.decode("utf-8", "surrogatepass").strip("\n"))
+        text = data.decode("utf-8", "surrogatepass").strip("\n")
         return f"\n# From #{self.part.number}\n\n{text}\n\n"
 
     def _span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
@@ -231,9 +233,9 @@ class _Module:
             local = _stored(statement) | set(arguments)
             if statement.name in clashes:
                 yield self._name_of(statement)
-        decorators = {id(node) for found in getattr(statement, "decorator_list", []) for node in ast.walk(found)}
+        outside = {id(node) for found in _read_outside(statement) for node in ast.walk(found)}
         for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and node.id in clashes and (node.id not in local or id(node) in decorators):
+            if isinstance(node, ast.Name) and node.id in clashes and (node.id not in local or id(node) in outside):
                 start, end = self._span(node)
                 if self.data[start:end] != node.id.encode():  # within an f-string, places are not what they say
                     raise Unjoinable(f"#{self.part.number}: {node.id!r} in line {node.lineno} cannot be renamed")
@@ -248,6 +250,18 @@ class _Module:
             found.end() + len(function.name.encode()),
             _renamed(function.name, self.part.number).encode(),
         )
+
+
+def _read_outside(statement: ast.stmt) -> Iterator[ast.expr]:
+    """Yield what a function's definition reads among the module's names: decorators, defaults and annotations."""
+    if not isinstance(statement, ast.FunctionDef):
+        return
+    yield from statement.decorator_list
+    yield from statement.args.defaults
+    yield from (default for default in statement.args.kw_defaults if default is not None)
+    yield from (node.annotation for node in ast.walk(statement.args) if isinstance(node, ast.arg) and node.annotation)
+    if statement.returns is not None:
+        yield statement.returns
 
 
 def _stored(statement: ast.stmt) -> set[str]:

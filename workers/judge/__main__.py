@@ -4,7 +4,8 @@ Each has its job's id, in the order in which they are ready; diagnostics go to s
 when every job is answered; with status 75 where the jobs that were not answered should be sent to a fresh judge.
 
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends. `--compilers`: start what
-compiles for GPUs at once, beside everything else that starts, because the first job needs it.
+compiles for GPUs at once, beside everything else that starts, because the first job needs it. `--progress`: say where
+each job is, in lines {"id", "progress": {"gate", "workload", "number", "total"}} before its verdict.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}, and one that this host cannot judge now {"id", "unfit": {"part": "disk" | "device",
@@ -97,6 +98,7 @@ def main() -> int:
     arguments.add_argument("--job-timeout", type=_seconds, metavar="S", help="seconds for a job of a bundle (600)")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
     arguments.add_argument("--compilers", action="store_true")
+    arguments.add_argument("--progress", action="store_true")
     given = arguments.parse_args()
     if given.directories:
         return _judge_bundles(given.directories, given.job_timeout)
@@ -113,10 +115,10 @@ def main() -> int:
     door = os.dup(1)
     os.dup2(2, 1)  # whatever prints, the door carries verdicts alone
     with tempfile.TemporaryDirectory(prefix="warpsmith-judge-") as scratch:
-        return _serve(door, Path(scratch), compilers=given.compilers)
+        return _serve(door, Path(scratch), compilers=given.compilers, progress=given.progress)
 
 
-def _serve(door: int, scratch: Path, *, compilers: bool) -> int:
+def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     # Imported late: what `main` has done must come before anything slow. The fork server imports torch while this
     # process does, and so does the compile server.
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
@@ -129,14 +131,14 @@ def _serve(door: int, scratch: Path, *, compilers: bool) -> int:
         server.start()
         if compilers:
             compile_service.start()
-        return _judge_jobs(door, scratch, cores, server)
+        return _judge_jobs(door, scratch, cores, server, progress=progress)
     except KeyboardInterrupt:
         return 130
     finally:
         server.close()
 
 
-def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int:
+def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer, *, progress: bool) -> int:
     from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
     from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
@@ -151,7 +153,8 @@ def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int
     referee = Referee(cache_directory(), scratch, cores, server)
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
-        return Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM).run(_lines(0))
+        pipeline = Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM, progress=progress)
+        return pipeline.run(_lines(0))
     finally:
         referee.close()
         compile_service.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from warpsmith.kernels_db.formats import kernel_import
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, RawFile
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.workers.judging.submission import LANGUAGES, Candidate
 
@@ -26,7 +27,7 @@ def read_candidate(op: Op, source: str, language: str | None = None, file: Path 
     no text; SpecErrors for a kernel of another format that does not fit the op.
     """
     if language is not None and language not in LANGUAGES:
-        raise SpecError("language", language, f"one of {', '.join(LANGUAGES)}")
+        raise SpecError("language", language, one_of(language, LANGUAGES))
     if not isinstance(source, str):
         raise SpecError("source", f"a {type(source).__name__}", "the text of a candidate")
     path = file or Path("source.json" if source.lstrip().startswith("{") else "source.py")

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from warpsmith.kernels_db.job.documents import Job, SandboxLevel
+from warpsmith.kernels_db.job.documents import Job, Progress, SandboxLevel
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 from warpsmith.workers.judging.judgement import Judgement, judgement, no_verdict
 from warpsmith.workers.judging.turns import Line
@@ -77,6 +77,7 @@ class Judge:
         limits: Mapping[str, float | None] | None = None,
         cache: str | os.PathLike[str] | None = None,
         log: Callable[[str], None] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Set up a judge; its process starts with the first candidate.
 
@@ -88,6 +89,7 @@ class Judge:
                 for a counterexample; 0: none) and `memory_bytes`.
             cache: directory for binaries, baselines and device peaks.
             log: gets the judge's diagnostics, line by line, from another thread.
+            progress: gets where a job is (gate, workload, number, total), from another thread, as it gets further.
 
         Where they are not given, WARPSMITH_SANDBOX_MINIMUM, WARPSMITH_ATTACK_S and WARPSMITH_JUDGE_CACHE (by default
         ~/.warpsmith/judge) hold, as for the command line. Raises SpecError for a bad limit, pydantic's ValidationError
@@ -101,7 +103,8 @@ class Judge:
         self._limits = limits_from(limits or {}, sandbox or settings.sandbox_minimum, settings.attack_s)
         self._timeout_s = settings.judge_job_timeout_s
         directory = settings.judge_cache_dir if cache is None else Path(cache)
-        self._client = JudgeClient(cache=directory.expanduser().resolve(), log=log, ncu=settings.ncu)
+        tell = None if progress is None else lambda _, where: progress(where)
+        self._client = JudgeClient(cache=directory.expanduser().resolve(), log=log, ncu=settings.ncu, progress=tell)
         self._line = Line()
         self._closing = threading.Event()
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from warpsmith.kernels_db.job.documents import CandidateLanguage, Job, JobCandidate, JobLimits, Level, SandboxLevel
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, Target, Workload, load_op, parse_op
 from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS, build_job, limits_with
 from warpsmith.workers.judging.targets import Place
@@ -62,7 +63,7 @@ def candidate_job(
     `workloads`: ids, or None for those that the level takes. Raises SpecError and SpecErrors, which name the field.
     """
     if level not in LEVELS:
-        raise SpecError("level", level, f"one of {', '.join(LEVELS)}")
+        raise SpecError("level", level, one_of(level, LEVELS))
     return build_job(
         op,
         place.target,
@@ -121,7 +122,7 @@ def limits_from(
     names = [*DEFAULT_LIMITS, "attack_s"]
     for name, value in given.items():
         if name not in names:
-            raise SpecError(f"limits.{name}", value, f"one of {', '.join(names)}")
+            raise SpecError(f"limits.{name}", value, one_of(name, names))
         whole = name == "memory_bytes"
         none = (whole and value is None) or (name == "attack_s" and value == 0)
         if not none and not _is_limit(value, whole=whole):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.workers.search.tree import Budget, Spend, Tree
 
 CALLS_PER_STEP = 3
@@ -38,7 +39,7 @@ def parse_budget(document: object) -> Budget:
     values: dict[str, Any] = {}
     for name, found in document.items():
         if name not in names:
-            raise SpecError(f"budget.{name}", found, f"one of {', '.join(names)}")
+            raise SpecError(f"budget.{name}", found, one_of(name, names))
         if found is not None:
             values[name] = _positive(name, found)
     return Budget(**values)

@@ -7,6 +7,7 @@ from dataclasses import field, fields
 from typing import Any, TypeVar
 
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.near_misses import one_of
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def read(cls: type[T], document: Mapping[str, Any], path: str) -> T:
     values: dict[str, Any] = {}
     for name, found in document.items():
         if name not in known:
-            raise SpecError(f"{path}.{name}", found, f"one of {', '.join(known)}")
+            raise SpecError(f"{path}.{name}", found, one_of(name, known))
         values[name] = _checked(f"{path}.{name}", found, known[name].metadata)
     return cls(**values)
 

@@ -60,7 +60,7 @@ class IdeaBeam(RoundsPolicy):
     restart: bool = switch(True)
     round_share: float = number(0.9, least=0.5, most=1.0)
     reflect: bool = switch(False)
-    joins: bool = switch(True)
+    joins: bool = switch(False)
 
     def check(self) -> None:
         """Raise SpecError where two parameters contradict each other."""
@@ -110,7 +110,9 @@ class IdeaBeam(RoundsPolicy):
         """Open the next round: on the beam, or on the root in unused techniques."""
         restarts = self._history(turn).flat >= self.flat_rounds
         parents = turn.parents([turn.root] if restarts else self.select(self._fertile(turn)))
-        techniques = sorted({node.technique for node in turn.tree.nodes if node.technique is not None})
+        techniques = sorted(
+            {node.technique for node in turn.tree.nodes if node.technique is not None and node.joins is None}
+        )
         opened = turn.rounds + 1
         steps: list[Step] = []
         for node in parents:

@@ -108,9 +108,11 @@ def find_join(contenders: Sequence[NodeView], least_gain: float) -> Join | None:
         parts.append(part)
         promised *= gain
         reached = {name: _led(standings(part)[name], standing) for name, standing in reached.items()}
-    if len(parts) == 1 or promised <= score(contenders[0]) * (1.0 + least_gain):
+    serving = set(winners(parts).values())  # one may be led on every workload by those that came after it
+    parts = [part for part in parts if part.seq in serving]
+    if len(set(winners(parts).values())) < len(parts) or len(parts) == 1:
         return None
-    return Join(tuple(parts), promised)
+    return Join(tuple(parts), promised) if promised > score(contenders[0]) * (1.0 + least_gain) else None
 
 
 def winners(parts: Sequence[NodeView]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.workers.search import fields
 from warpsmith.workers.search.best_of_n import BestOfN
 from warpsmith.workers.search.greedy import Greedy
@@ -63,7 +64,7 @@ def parse_policy(document: object) -> Policy:
         raise SpecError("policy", document, "an object such as {'name': 'idea_beam'}")
     name = document.get("name")
     if not isinstance(name, str) or name not in POLICIES:
-        raise SpecError("policy.name", name, f"one of {', '.join(sorted(POLICIES))}")
+        raise SpecError("policy.name", name, one_of(name, sorted(POLICIES)))
     parameters = {key: value for key, value in document.items() if key != "name"}
     policy = fields.read(POLICIES[name], parameters, "policy")
     policy.check()

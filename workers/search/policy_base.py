@@ -12,7 +12,7 @@ from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
 from warpsmith.workers.search.budget import Allowance, allowance
-from warpsmith.workers.search.joining import ORIGIN, find_join
+from warpsmith.workers.search.joining import ORIGIN, find_join, read_parts
 from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
@@ -106,7 +106,10 @@ class Turn:
         if self.rounds == 0 or any(node.round == self.rounds for node in mine):
             return []
         found = find_join(self.contenders, least_gain)
-        if found is None or any(node.joins == found.key for node in mine) or not self.allowed.screen():
+        if found is None:
+            return []
+        asked = [set(read_parts(node.joins)) for node in mine if node.joins is not None]
+        if {part.seq for part in found.parts} in asked or not self.allowed.screen():
             return []
         params: dict[str, int | str | None] = {"parts": found.key, "round": self.rounds}
         return [Step("join", found.parts[0].id, ordinal=self.rounds, params=params)]

@@ -51,7 +51,8 @@ def join_candidates(session: Session, search: SearchRow, parts: Sequence[NodeVie
     )
     try:
         choice = _choose(session, search, parts)
-        sources = [Part(part.seq, by_seq[part.seq].source or "") for part in parts]
+        numbers = sorted(part.seq for part in parts)  # so the same parts make the same file, whichever is the fastest
+        sources = [Part(number, by_seq[number].source or "") for number in numbers]
         source = join(sources, choice, language)
         digest = normalised_digest(source)
         twin = session.scalar(

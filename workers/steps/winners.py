@@ -27,6 +27,7 @@ from warpsmith.kernels_db.store.tables import (
     VerdictRow,
 )
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.search.joining import read_parts
 from warpsmith.workers.steps.rows import add_event
 
 
@@ -136,12 +137,19 @@ def surely_faster(workloads: Sequence[WorkloadVerdict], baselines: Iterable[str]
 
 
 def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:
-    """Return the nodes from the root to the winner."""
-    chain: list[NodeRow] = []
-    node: NodeRow | None = winner
-    while node is not None:
-        chain.append(node)
-        node = session.get(NodeRow, node.parent_id) if node.parent_id else None
+    """Return the nodes from the root to the winner, with the parts of those that were joined and what led to them."""
+    found: dict[str, NodeRow] = {}
+    waiting = [winner]
+    while waiting:
+        node = waiting.pop()
+        if node.id in found:
+            continue
+        found[node.id] = node
+        if node.parent_id is not None:
+            waiting.append(session.get_one(NodeRow, node.parent_id))
+        if node.joins is not None:
+            of_search = NodeRow.search_id == node.search_id
+            waiting += session.scalars(select(NodeRow).where(of_search, NodeRow.seq.in_(read_parts(node.joins))))
     return [
         {
             "node_id": node.id,
@@ -154,5 +162,5 @@ def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:
             "verdict": node.verdict,
             "score": node.score,
         }
-        for node in reversed(chain)
+        for node in sorted(found.values(), key=lambda node: node.seq)
     ]

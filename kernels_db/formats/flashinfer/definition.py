@@ -7,24 +7,28 @@
     input random                                    as the format draws it: normal, or randint by dtype
     input scalar                                    the workload's value
     input safetensors                               the values themselves, where the file is at hand and small
+    input custom                                    made by the Definition's `custom_inputs_entrypoint`
 
+SOL-ExecBench has the same files, and custom inputs and tolerances besides: its problems are read here, too.
 Everything else in the files stays in `origin`. Nothing is run: the format declares every shape.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.kernels_db.formats.flashinfer import reference
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, references, tensor
-from warpsmith.kernels_db.formats.flashinfer.workloads import workloads
+from warpsmith.kernels_db.formats.flashinfer.workloads import custom_inputs, workloads
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused
-from warpsmith.kernels_db.formats.shared.imported_op import Imported
+from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.names import identifier
+from warpsmith.kernels_db.spec.near_misses import one_of
 
 __all__ = ["EXPECTED", "FORMAT", "claim", "read", "references"]
 
@@ -39,6 +43,34 @@ _RANDOM = {
     "int64": (-1024, 1024),
 }
 """The ranges from which the format's own harness draws integers: [low, high)."""
+
+
+def made_workload(files: Sequence[RawFile], sizes: Mapping[str, int | float]) -> RawFile:
+    """Return a file with one Workload of the Definition among `files`: every tensor random.
+
+    `sizes`: its var axes and its scalar inputs by name. Raises SpecErrors where one is missing or there is no such.
+    """
+    definitions = [item for file in files for item in objects(file) if item.kind == "Definition"]
+    if len(definitions) != 1:
+        raise refused("--axes", f"{len(definitions)} Definitions", f"one: {EXPECTED}")
+    axes, inputs = definitions[0].members("axes"), definitions[0].members("inputs")
+    free = [name for name, axis in axes.items() if axis.get("type") == "var"]
+    scalars = [name for name, item in inputs.items() if item.get("shape") is None]
+    for name in sizes:
+        if name not in (*free, *scalars):
+            raise refused("--axes", name, f"a var axis or a scalar input: {one_of(name, [*free, *scalars])}")
+    if missing := [name for name in (*free, *scalars) if name not in sizes]:
+        raise refused(
+            "--axes", f"nothing for {', '.join(missing)}", "a size for each var axis, a value for each scalar"
+        )
+    for name in free:
+        if not isinstance(sizes[name], int) or sizes[name] < 1:
+            raise refused(f"--axes {name}", sizes[name], "a whole number above 0")
+    said = {
+        name: {"type": "scalar", "value": sizes[name]} if name in scalars else {"type": "random"} for name in inputs
+    }
+    workload = {"uuid": "axes", "axes": {name: sizes[name] for name in free}, "inputs": said}
+    return RawFile("workloads-by-axes.jsonl", json.dumps(workload).encode() + b"\n")
 
 
 def claim(file: RawFile) -> str | None:
@@ -82,6 +114,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     notes = [f"constraint kept in origin alone, for it speaks of more than axes: {text}" for text in left_out]
     others = sorted({item.kind for item in found} - {"Definition", "Workload", "Trace"})
     notes += [f"kept in origin, and not part of the op: {kind}" for kind in others]
+    notes += drawn_apart(custom_inputs(found), str(content.get("custom_inputs_entrypoint")))
+    if any("tolerance" in item.content for item in found if item.kind == "Workload"):
+        notes.append("the Workloads' tolerances are kept in origin alone: here they are derived from float64")
     return Imported(document, notes)
 
 

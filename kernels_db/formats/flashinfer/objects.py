@@ -77,6 +77,7 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 
 def _workload_files(path: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    yield beside(path, "workload.jsonl")  # as SOL-ExecBench has a problem: both in a directory of its own
     name, kind = definition.get("name"), definition.get("op_type")
     for directory in ([str(kind)] if isinstance(kind, str) else []) + [""]:
         yield posixpath.normpath(
@@ -146,4 +147,6 @@ def tensor(definition: Found, kind: str, name: str, item: Mapping[str, Any]) -> 
         raise refused(f"{where}.dtype", dtype, "the name of a dtype")
     if shape is None and kind == "outputs":
         shape = []  # the format's harness makes a tensor of a returned number
+    if shape is not None:
+        shape = [int(axis) if axis.isascii() and axis.isdigit() else axis for axis in shape]  # "1" is a size
     return {"name": name, "shape": shape, "dtype": _OLD_DTYPES.get(dtype, dtype), **described}

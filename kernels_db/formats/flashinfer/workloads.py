@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,10 @@ from typing import Any
 
 from warpsmith.kernels_db.formats.flashinfer import safetensors
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, tensor
+from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
 from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
+from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS
 from warpsmith.kernels_db.spec.names import unique
 
@@ -80,9 +83,67 @@ def _values(definition: Found, workload: Found, files: Sequence[RawFile], room: 
         elif kind == "safetensors":
             source = _stored_values(definition, where, name, item, workload.content["axes"], files)
             found[name] = {"dist": room.code(source)}
+        elif kind == "custom":
+            found[name] = {"dist": room.code(_custom_values(definition, where, name, workload))}
         elif kind != "random":
-            raise refused(f"{where}.type", json.dumps(kind), "random, scalar or safetensors")
+            raise refused(f"{where}.type", json.dumps(kind), "random, scalar, safetensors or custom")
     return found
+
+
+_CUSTOM = """
+
+def make(shape, dtype, generator):
+    import torch
+
+    torch.manual_seed(generator.initial_seed())
+    return {entry}({sizes!r}, torch.device("cpu"))[{name!r}].contiguous()
+"""
+
+
+def custom_inputs(found: Sequence[Found]) -> list[str]:
+    """Return the inputs that a Definition's own function makes for some workload, in the order of their first."""
+    names: dict[str, None] = {}
+    for item in found:
+        workload = item.content.get("workload") if item.kind == "Trace" else item.content
+        given = workload.get("inputs") if item.kind in ("Trace", "Workload") and isinstance(workload, dict) else None
+        for name, one in given.items() if isinstance(given, dict) else ():
+            if isinstance(one, dict) and one.get("type") == "custom":
+                names[name] = None
+    return list(names)
+
+
+def _custom_values(definition: Found, where: str, name: str, workload: Found) -> str:
+    """Return source of a distribution by the Definition's own function. Raises SpecErrors."""
+    entry = definition.content.get("custom_inputs_entrypoint")
+    source = definition.text("reference")
+    functions = python_source.top_level(
+        python_source.parse(RawFile(f"{definition.field}: reference", source.encode())), ast.FunctionDef
+    )
+    if not isinstance(entry, str) or entry not in functions:
+        field, expected = f"{definition.field}: custom_inputs_entrypoint", ", ".join(functions) or "none"
+        raise refused(field, entry, f"a function of the reference, for {where} is custom: one of {expected}")
+    sizes = _bound(definition, workload)
+    return source.rstrip("\n") + "\n" + _CUSTOM.format(entry=entry, sizes=sizes, name=name)
+
+
+def _bound(definition: Found, workload: Found) -> dict[str, Any]:
+    """Return the axes and scalars of a workload by name, derived axes as far as they can be worked out."""
+    axes, given = definition.members("axes"), workload.content["inputs"]
+    known = workload.content["axes"] if isinstance(workload.content["axes"], dict) else {}
+    bound = {name: axis.get("value") for name, axis in axes.items() if axis.get("type") == "const"} | known
+    sizes = {name: size for name, size in bound.items() if type(size) is int}
+    for name, axis in axes.items():
+        if axis.get("type") == "expr":
+            try:
+                sizes[name] = expr.parse(str(axis.get("expression", axis.get("expr"))), "integer").integer(sizes)
+            except expr.ExprError:
+                continue  # the spec's own reading of the axis says what is wrong with it
+    scalars = {
+        name: item.get("value")
+        for name, item in given.items()
+        if isinstance(item, dict) and item.get("type") == "scalar"
+    }
+    return sizes | scalars
 
 
 def _stored_values(
@@ -108,8 +169,8 @@ def _stored_values(
     declared = definition.members("inputs")[name]
     axes = definition.members("axes")
     bound = {axis: entry.get("value") for axis, entry in axes.items()} | (sizes if isinstance(sizes, dict) else {})
-    shape = [bound.get(axis, axis) for axis in declared.get("shape") or []]
-    expected = tensor(definition, "inputs", name, declared)["dtype"]
-    if (stored.shape, stored.dtype) != (shape, expected):
-        raise refused(where, f"{key}: {stored.shape} of {stored.dtype}", f"{shape} of {expected}")
+    said = tensor(definition, "inputs", name, declared)
+    shape, dtype = [bound.get(axis, axis) for axis in said["shape"] or []], said["dtype"]
+    if (stored.shape, stored.dtype) != (shape, dtype):
+        raise refused(where, f"{key}: {stored.shape} of {stored.dtype}", f"{shape} of {dtype}")
     return stored.source(path, key)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from warpsmith.kernels_db.formats.shared import python_source
@@ -122,9 +123,34 @@ def make(shape, dtype, generator):
 """
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """The inputs of a `forward` by name; `more`: the name of those beyond them, where it takes any number."""
+
+    names: Sequence[str]
+    more: str | None = None
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module with its inputs: `text` defines `Model`, `get_inputs` and `get_init_inputs`.
+
+    `path` names it in errors, `name` is the op's. `gradients`: its results are gradients, and need not depend on every
+    parameter.
+    """
+
+    path: str
+    name: str
+    text: str
+    parameters: Parameters
+    gradients: bool = False
+
+
 def claim(file: RawFile) -> str | None:
     """Say in words why a file is such a problem; None where nothing shows it."""
     names = defined(file)
+    if "forward_fn" in names and "get_init_inputs" not in names:
+        return None  # a task of robust-kbench
     found = [name for name in ("Model", "get_inputs", "get_init_inputs", CANDIDATE) if name in names]
     return " and ".join(found) if set(found) - {"Model"} else None
 
@@ -164,12 +190,21 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         raise refused("files", f"{len(problems)} problems in {paths}", f"one problem: {EXPECTED}")
     file = problems[0]
     tree = python_source.parse(file)
-    _forward(file, tree)  # what is no problem is refused before anything of it runs
+    named = _forward_parameters(file, tree)  # what is no problem is refused before anything of it runs
     text = file.text().removeprefix("\ufeff")
-    facts, sandbox = asked(analyse, {"task": "module", "text": text}, ModuleFacts, file.path)
-    described = {"description": _description(tree), "origin": origin_of(FORMAT, files)}
-    document = _fitting(file, text, facts, len(json.dumps(described))) | described
+    module = Module(file.path, identifier(stem(file.path), "problem").lower(), text, named)
+    described = {"description": description(tree), "origin": origin_of(FORMAT, files)}
     notes = [f"kept in origin, and not part of the op: {path} with a {CANDIDATE}" for path in candidates]
+    return read_module(module, described, notes, analyse)
+
+
+def read_module(module: Module, described: dict[str, Any], notes: list[str], analyse: Analyse | None) -> Imported:
+    """Read the spec of a module with its inputs, and see its reference compute as the module does.
+
+    `described`: the spec's description and origin. Raises SpecErrors.
+    """
+    facts, sandbox = asked(analyse, {"task": "module", "text": module.text}, ModuleFacts, module.path)
+    document = _fitting(module, facts, len(json.dumps(described))) | described
     coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
     notes += drawn_apart(coded, "get_inputs")
     if facts.written.state:
@@ -177,7 +212,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
         notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
-    said, unread = _proved(analyse, file, text, facts, document)
+    said, unread = _proved(analyse, module, facts, document)
     notes.append(said)
     free = [item for item in document["state"] if item["attribute"] in unread and item["dist"]["kind"] != "constant"]
     for item in free:
@@ -188,35 +223,34 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     return Imported(document, notes, sandbox, {} if facts.small is None else facts.small.sizes)
 
 
-def _fitting(file: RawFile, text: str, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
-    """Return the spec of one text of the file, but for its description and origin of `beside` bytes.
+def _fitting(module: Module, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
+    """Return the spec of a module, but for its description and origin of `beside` bytes.
 
-    Where a spec has no room for it, its generators are the file without comments and docstrings. Raises SpecErrors
+    Where a spec has no room for it, its generators are the text without comments and docstrings. Raises SpecErrors
     where there is no room for that either.
     """
     try:
-        document = _document(file, text, facts, text)
+        document = _document(module, facts, module.text)
         if len(json.dumps(document)) + beside < MAX_BYTES:
             return document
     except SpecErrors:
         pass  # the error of the shorter one is raised, if it has one
-    return _document(file, text, facts, python_source.without_comments(text))
+    return _document(module, facts, python_source.without_comments(module.text))
 
 
-def _document(file: RawFile, text: str, facts: ModuleFacts, generating: str) -> dict[str, Any]:
-    """Return the spec of one text of the file; `generating` is what its generators carry."""
-    forward = _forward(file, python_source.parse(RawFile(file.path, text.encode())))
+def _document(module: Module, facts: ModuleFacts, generating: str) -> dict[str, Any]:
+    """Return the spec of a module; `generating` is what its generators carry."""
     code = _Code(generating)
-    names = _input_names(file, forward, len(facts.inputs))
+    names = _input_names(module, len(facts.inputs))
     return {
         "schema_version": 1,
-        "name": identifier(stem(file.path), "problem").lower(),
+        "name": module.name,
         "inputs": _inputs(code, names, facts),
         "outputs": [
             {"name": name, "shape": leaf.shape, "dtype": leaf.dtype}
             for name, leaf in zip(_output_names(names, facts), facts.outputs, strict=True)
         ],
-        "reference": _reference(text, names, facts),
+        "reference": _reference(module.text, names, facts),
         "init": facts.init or [],
         "state": [_state(code, name, leaf) for name, leaf in zip(_state_names(names, facts), facts.state, strict=True)],
         "workloads": [{"id": "problem", "role": "bench"}],
@@ -224,7 +258,7 @@ def _document(file: RawFile, text: str, facts: ModuleFacts, generating: str) -> 
 
 
 def _proved(
-    analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]
+    analyse: Analyse | None, module: Module, facts: ModuleFacts, document: dict[str, Any]
 ) -> tuple[str, list[str]]:
     """Have the spec's reference compared with the file, on small sizes where those are known.
 
@@ -233,17 +267,18 @@ def _proved(
     Raises SpecErrors where it computes something else.
     """
     whole = parse_op(document)
-    compared, sizes, used = whole, {}, text
+    compared, sizes, used = whole, {}, module
     if facts.small is not None:
         sizes = facts.small.sizes
         try:
-            used = with_sizes(text, sizes)
+            used = replace(module, text=with_sizes(module.text, sizes))
         except ValueError as error:
-            raise refused(file.path, str(error), "sizes that the file sets at its top") from None
-        compared = parse_op(_fitting(file, used, facts.small.facts))
+            raise refused(module.path, str(error), "sizes that the file sets at its top") from None
+        compared = parse_op(_fitting(used, facts.small.facts))
     request = {
         "task": "reference",
-        "text": used,
+        "text": used.text,
+        "gradients": module.gradients,
         "reference": reference_source(compared),
         "state": [item.attribute for item in compared.state],
         "mutated": [position for position, item in enumerate(compared.inputs) if item.mutated],
@@ -251,7 +286,7 @@ def _proved(
         "workload": resolve_workload(compared, compared.workloads[0]),
         "whole": {"reference": reference_source(whole), "workload": resolve_workload(whole, whole.workloads[0])},
     }
-    found, _ = asked(analyse, request, ReferenceFacts, file.path)
+    found, _ = asked(analyse, request, ReferenceFacts, module.path)
     if found.compared == "shapes":
         return "too large to be run as the problem does: only shapes and dtypes of its results were compared", []
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -274,10 +309,21 @@ def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
     return text.rstrip("\n") + "\n" + added if added else text
 
 
-def _forward(file: RawFile, tree: ast.Module) -> ast.FunctionDef:
+def _forward_parameters(file: RawFile, tree: ast.Module) -> Parameters:
+    return parameters_of(find_forward(file, tree, ("get_inputs", "get_init_inputs")))
+
+
+def parameters_of(forward: ast.FunctionDef) -> Parameters:
+    """Return the names of the inputs that a method `forward` takes."""
+    more = forward.args.vararg
+    return Parameters(tuple(python_source.parameters(forward)[1:]), None if more is None else more.arg)
+
+
+def find_forward(file: RawFile, tree: ast.Module, needed: Sequence[str]) -> ast.FunctionDef:
+    """Find `Model.forward` in a file that must have the functions `needed`, too. Raises SpecErrors."""
     model = python_source.top_level(tree, ast.ClassDef).get("Model")
     functions = python_source.top_level(tree, ast.FunctionDef)
-    missing = [name for name in ("get_inputs", "get_init_inputs") if name not in functions]
+    missing = [name for name in needed if name not in functions]
     missing += ["class Model"] if model is None else []
     if missing or model is None:
         raise refused(file.path, f"no {' and no '.join(missing)}", EXPECTED)
@@ -287,12 +333,14 @@ def _forward(file: RawFile, tree: ast.Module) -> ast.FunctionDef:
     return found[-1]
 
 
-def _input_names(file: RawFile, forward: ast.FunctionDef, count: int) -> list[str]:
-    names = python_source.parameters(forward)[1:]
-    if forward.args.vararg is not None:
-        names += [f"{forward.args.vararg.arg}_{number}" for number in range(count - len(names))]
+def _input_names(module: Module, count: int) -> list[str]:
+    names = list(module.parameters.names)
+    if module.parameters.more is not None:
+        names += [f"{module.parameters.more}_{number}" for number in range(count - len(names))]
     if not 1 <= count <= len(names):
-        raise refused(f"{file.path}: get_inputs", f"{count} inputs", f"1 to {len(names)}, as Model.forward takes them")
+        raise refused(
+            f"{module.path}: get_inputs", f"{count} inputs", f"1 to {len(names)}, as Model.forward takes them"
+        )
     return unique(identifier(name, "x") for name in names[:count])
 
 
@@ -342,6 +390,7 @@ class _Code:
         return self._room.code(self._text, make)
 
 
-def _description(tree: ast.Module) -> str:
+def description(tree: ast.Module) -> str:
+    """Return the docstring of `Model`, as much as a spec takes."""
     model = python_source.top_level(tree, ast.ClassDef)["Model"]
     return (ast.get_docstring(model) or "")[:4000]

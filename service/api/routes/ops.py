@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.spec.document import read_document
-from warpsmith.kernels_db.spec.op import Op, SpecErrors, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op, parse_op
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.api.bodies import JSON, Body, RawBody, parse_json
@@ -148,6 +147,6 @@ def read_spec(body: RawBody) -> Op:
     """Read the op in a body; raises UnsupportedMedia, MalformedBody, InvalidSpec."""
     body.require(JSON, *YAML_TYPES)
     try:
-        return parse_op(parse_json(body.data) if body.media_type == JSON else read_document(body.data))
+        return parse_op(parse_json(body.data)) if body.media_type == JSON else load_op(body.data)
     except SpecErrors as error:
         raise convert_spec_error(error) from error

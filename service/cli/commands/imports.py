@@ -11,8 +11,11 @@ from typing import Annotated
 import typer
 
 from warpsmith.kernels_db.formats import op_import
+from warpsmith.kernels_db.formats.flashinfer.definition import made_workload
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.store import pool_file
+from warpsmith.service.cli.arguments import parse_sizes
 from warpsmith.service.cli.commands.candidates import import_candidate
 from warpsmith.service.cli.commands.pools import import_pool
 from warpsmith.service.cli.connection import connected
@@ -46,6 +49,13 @@ def import_file(
         str | None,
         typer.Option("--op", help="FILE is a ModelNew, a Solution or a submission for this op: file, id or name."),
     ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            help="For a FlashInfer-Bench Definition without workloads: the sizes of one, as batch_size=64,eps=1e-6; "
+            "its tensors are random."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="The op spec to write, by default NAME.json here; with --op the candidate.")
     ] = None,
@@ -57,18 +67,18 @@ def import_file(
 ) -> None:
     """Import a problem as an op spec, with --op a kernel as a candidate, or a pool of replies.
 
-    Problems and kernels of KernelBench, FlashInfer-Bench and GPU MODE are known. A problem's files are read here and
-    kept in the spec. Facts that only its code can give are found by running it in the judge's sandbox. A kernel is only
-    rewritten: free Python, which the judge takes in its sandbox tier.
+    Problems of KernelBench, robust-kbench, FlashInfer-Bench, SOL-ExecBench and GPU MODE are known, and kernels of
+    KernelBench, FlashInfer-Bench and GPU MODE. A problem's files are read here and kept in the spec. Facts that only
+    its code can give are found by running it in the judge's sandbox. A kernel is only rewritten: free Python, which the
+    judge takes in its sandbox tier.
     """
     if format_name is not None and format_name not in FORMATS:
-        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+        misuse("--format", format_name, one_of(format_name, FORMATS))
     for file in files:
         if not file.is_file():
             misuse("FILE", str(file), "a file that exists")
     if op is not None:
-        if store:
-            misuse("--store", True, "no --op beside it: a candidate is not stored, but judged (warpsmith judge)")
+        _check_for_candidate(store, axes)
         import_candidate(files, op, format_name, output, force, url, key, as_json)
         return
     if format_name == POOL or (format_name is None and len(files) == 1 and _is_pool(files[0])):
@@ -77,6 +87,8 @@ def import_file(
         import_pool(files[0], url, key, as_json)
         return
     collected = collect(files, format_name)
+    if axes is not None:
+        collected = [*collected, made_workload(collected, parse_sizes("--axes", axes))]
     analyse = analyser(ServiceSettings().sandbox_minimum) if machine.installed("torch") else None
     found = op_import.import_op(collected, format_name, analyse)
     path = output or Path(f"{found.op.name}.json")
@@ -101,6 +113,13 @@ def import_file(
         + (f", {stored}" if stored else "")
     )
     say(f"next: warpsmith ops check {path}")
+
+
+def _check_for_candidate(store: bool, axes: str | None) -> None:
+    if axes is not None:
+        misuse("--axes", axes, "no --op beside it: a candidate has no workloads")
+    if store:
+        misuse("--store", True, "no --op beside it: a candidate is not stored, but judged (warpsmith judge)")
 
 
 def give_back(

@@ -11,13 +11,15 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
+from warpsmith.service.cli.judge_progress import show_progress
 from warpsmith.service.cli.op_argument import load_named_op
 from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, misuse
-from warpsmith.service.client.progress import build_result_rows, build_result_table
+from warpsmith.service.client.progress import build_result_rows, build_result_table, describe_untimed
 from warpsmith.service.documents.figures import format_attack, format_host, format_ratio
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local.judging import judge_once
@@ -79,10 +81,10 @@ def judge(
     """
     spec = load_named_op(op, url, key)
     if level not in LEVELS:
-        misuse("--level", level, f"one of {', '.join(LEVELS)}")
+        misuse("--level", level, one_of(level, LEVELS))
     source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
-        misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
+        misuse("--language", language, one_of(language, LANGUAGES))
     candidate = read_candidate(spec, source, language, file)
     if candidate.format is not None:
         say(f"{file} is a {candidate.format} candidate: free Python, of the {tier_of(candidate.language)} tier")
@@ -95,7 +97,8 @@ def judge(
     say(f"judging {file} against {spec.name} on {place.target} ({level}, {len(job['workloads'])} workloads)")
     if place.shortfall:
         say(place.shortfall)
-    verdict = judge_once(job)
+    with show_progress() as progress:
+        verdict = judge_once(job, progress)
     if as_json:
         print_json(verdict)
     else:
@@ -116,6 +119,8 @@ def show(verdict: Verdict) -> None:
     times = [_extract_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
     if times:
         print_wide(build_result_table(build_result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+        for line in describe_untimed(times):
+            tell(line)
     if verdict["score"] is not None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     if (sweep := verdict.get("sweep")) is not None:
@@ -181,5 +186,6 @@ def _extract_times(workload: WorkloadVerdict) -> WorkloadTimes:
         speedup=workload["speedup"],
         ci95=workload["ci95"],
         limit_fraction=workload["limit_fraction"],
+        not_timed=workload.get("not_timed", {}),
         weight=workload.get("weight", 1.0),
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli.commands.exports import show, verify_where_possible
 from warpsmith.service.cli.commands.pools import export_pool
 from warpsmith.service.cli.connection import connected_or_embedded
@@ -102,7 +103,7 @@ def export(
     whose op picks one at each call. A pool replays its search. For kernels a service is started where none runs.
     """
     if format_name not in FORMATS:
-        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+        misuse("--format", format_name, one_of(format_name, FORMATS))
     if format_name == "pool":
         _check_for_pool(what, target, name)
         export_pool(what[0], output, force, url, key, as_json)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli.commands.kernels import VERIFIED
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory
@@ -152,7 +153,7 @@ def ablate(
 def check_model_file(model: Path, device: str) -> None:
     """End with misuse where a model cannot be run: no such file or device, or no torch."""
     if device not in DEVICES:
-        misuse("--device", device, f"one of {', '.join(DEVICES)}")
+        misuse("--device", device, one_of(device, DEVICES))
     if not model.is_file():
         misuse("MODEL.py", str(model), "a file that exists")
     if not machine.installed("torch"):

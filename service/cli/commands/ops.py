@@ -13,6 +13,7 @@ from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.commands import imports
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.judge_progress import show_progress
 from warpsmith.service.cli.op_argument import load_named_op
 from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
@@ -69,7 +70,8 @@ def check(
     machine.require_judge()
     job = op_job(spec, target, limits_with(ServiceSettings().sandbox_minimum))
     say(f"checking {spec.name} on {job['target']} ({len(job['workloads'])} workloads)")
-    verdict = judge_once(job)
+    with show_progress() as progress:
+        verdict = judge_once(job, progress)
     admitted = is_admitted(verdict)
     if as_json:
         kept = ("op", "target", "verdict", "gate", "reason", "failure", "device")

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.table import Table
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.spec.yaml_text import as_yaml
 from warpsmith.service.cli.op_argument import load_named_op
@@ -60,7 +61,7 @@ def workloads(
     """
     spec = load_named_op(op, url, key)
     if target is not None and target.partition(":")[0] not in DEVICES:
-        misuse("--target", target, f"one of {', '.join(DEVICES)}")
+        misuse("--target", target, one_of(target, DEVICES))
     found = _read(calls)
     names = call or []
     if not spec.calls and not names:

@@ -24,6 +24,7 @@ from warpsmith.service.client.progress import (
     build_tree,
     describe_best,
     describe_spend,
+    describe_untimed,
 )
 from warpsmith.service.documents.figures import format_dollars, format_limits
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
@@ -160,6 +161,8 @@ def summarise(client: Client, search: SearchDocument) -> None:
     if search.best is not None:
         rows = build_result_rows(search.op_name, search.best.workloads)
         print_wide(build_result_table(rows))
+        for line in describe_untimed(search.best.workloads):
+            tell(line)
         tell(f"best {describe_best(search.best)}")
     tell(f"model {describe_spend(search)}; {search.nodes} nodes in {search.round} rounds")
     if search.state == "paused":

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.commands.search import model_document
 from warpsmith.service.cli.connection import connected
@@ -52,7 +53,7 @@ def idea(
             misuse(f"--{name}", body.get(name), "words" + (" in the file" if file else ""))
     known = techniques.technique(body["technique"])
     if known is None:
-        misuse("--technique", body["technique"], f"one of {', '.join(TECHNIQUES)}")
+        misuse("--technique", body["technique"], one_of(body["technique"], TECHNIQUES))
     body |= {"technique": known, "codes": codes}
     with connected(url, key) as client:
         if parent is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.service.cli.commands.steer import resolve_node_id
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import read_text
@@ -65,7 +66,7 @@ def try_file(
     level compile and profile: it compiles; 1: not; 2: misuse.
     """
     if level not in LEVELS:
-        misuse("--level", level, f"one of {', '.join(LEVELS)}")
+        misuse("--level", level, one_of(level, LEVELS))
     text = sys.stdin.read() if file == "-" else read_text("FILE", Path(file))
     try:
         source = read_candidate_text(text)

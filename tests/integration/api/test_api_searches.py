@@ -114,6 +114,9 @@ def test_a_search_is_stored_and_begun(client: TestClient) -> None:
     listed = client.get("/v1/searches", params={"op": "add_relu", "state": "running", "target": "cpu"}).json()["items"]
     assert [item["id"] for item in listed] == [search["id"]]
     by_id = client.post("/v1/searches", json={**SEARCH, "op": None, "op_id": search["op_id"]})
+    for named in (search["op_id"], "add_relu"):
+        by_name = client.post("/v1/searches/estimate", json={**SEARCH, "op": named})
+        assert by_name.status_code == 200, by_name.text
     assert by_id.status_code == 202
     assert by_id.json()["op_id"] == search["op_id"]
 
@@ -123,6 +126,9 @@ def test_a_search_is_stored_and_begun(client: TestClient) -> None:
     [
         ({"op": None}, "op"),
         ({"op_id": "op_0"}, "op"),
+        ({"op": "op_0"}, "op"),
+        ({"op": "no_such_op"}, "op"),
+        ({"op": "x\u007f"}, "op"),
         ({"op": None, "op_id": "op_0"}, "op_id"),
         ({"op": None, "op_id": "x\u007f"}, "op_id"),
         ({"target": "tpu:v5"}, "target"),
@@ -439,3 +445,16 @@ def test_workers_are_alive_while_they_report(client: TestClient) -> None:
     seed(database(client))
     workers = client.get("/v1/workers").json()["items"]
     assert {worker["name"]: worker["alive"] for worker in workers} == {"model@here": True, "judge@here": False}
+
+
+def test_an_op_goes_by_the_name_of_an_example_until_one_is_stored(client: TestClient) -> None:
+    named = {**SEARCH, "op": "softmax"}
+    submitted = client.post("/v1/searches", json=named)
+    assert submitted.status_code == 202, submitted.text
+    assert submitted.json()["op_name"] == "softmax"
+    near = problem(client.post("/v1/searches", json={**SEARCH, "op": "soft-max"}), 422, "invalid-input")
+    assert near["errors"][0]["expected"].endswith("; did you mean softmax?")
+    spec = client.get(f"/v1/ops/{submitted.json()['op_id']}").json()["spec"]
+    assert client.post("/v1/ops", json={**spec, "description": "another"}).status_code == 201
+    several = problem(client.post("/v1/searches", json=named), 422, "invalid-input")
+    assert several["errors"][0]["expected"].count("op_") == 2

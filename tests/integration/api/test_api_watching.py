@@ -460,6 +460,20 @@ def test_a_wrong_spec_names_its_fields(local: TestClient, text: str | bytes, fie
     assert found in errors[field]
 
 
+def test_a_wrong_spec_names_lines_and_near_words_stored_or_not(local: TestClient) -> None:
+    text = ADD_RELU.replace("float32", "fp32", 1)
+    line = text[: text.index("fp32")].count("\n") + 1
+    checked = local.post("/v1/ops/validate", content=text, headers=YAML).json()["errors"]
+    assert [(error["line"], error["expected"].rpartition("; ")[2]) for error in checked] == [
+        (line, "did you mean float32?")
+    ]
+    assert local.post("/v1/ops", content=text, headers=YAML).json()["errors"] == checked
+    response = local.post("/v1/searches", json={**SEARCH, "taget": "cpu"})
+    (error,) = response.json()["errors"]
+    assert (response.status_code, error["field"], "line" in error) == (422, "taget", False)
+    assert "; did you mean target" in error["expected"]
+
+
 def test_the_examples_are_those_that_ship_and_every_one_is_valid(local: TestClient, examples: Path) -> None:
     found = get(local, "/v1/examples")["items"]
     assert {item["text"] for item in found} == {path.read_text() for path in examples.glob("*.yaml")}

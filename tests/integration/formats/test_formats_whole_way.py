@@ -51,6 +51,25 @@ extern "C" void silu(const float* x, double scale, float* y, int64_t n) {
   for (int64_t i = 0; i < n; i++) y[i] = (float)(scale * x[i] / (1.0 + std::exp(-(double)x[i])));
 }""",
     ),
+    "robust-kbench": (
+        EXAMPLES / "robust-kbench" / "biased_tanh" / "func_backward.py",
+        "x, grad_output, bias, out_0, out_1",
+        "kernels.gradients(x, grad_output, bias, out_0, out_1, x.shape[0], x.shape[1])",
+        """#include <cmath>
+extern "C" void gradients(const float* x, const float* gradient, const float* bias, float* of_x, float* of_bias,
+                          int64_t rows, int64_t features) {
+  for (int64_t j = 0; j < features; j++) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+      double value = std::tanh((double)x[i * features + j] + bias[j]);
+      double one = gradient[i * features + j] * (1.0 - value * value);
+      of_x[i * features + j] = (float)one;
+      sum += one;
+    }
+    of_bias[j] = (float)sum;
+  }
+}""",
+    ),
     "gpu-mode": (
         EXAMPLES / "gpu-mode" / "grayscale" / "task.yml",
         "picture, output",

@@ -16,7 +16,7 @@ import pytest
 
 from tests import REPOSITORY, judging
 from tests.support.waiting import wait_until
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Progress, Verdict
 from warpsmith.workers.judge.protocol.client import (
     MOST_SENDS,
     JobRefused,
@@ -270,6 +270,18 @@ def test_a_killed_judge_tells_all_who_wait_and_leaves_nothing(cache: Path) -> No
         assert client.judge(norm_job(judging.ALL_ROWS, 20), timeout_s=120)["verdict"] == "accepted"
         assert client.pid != judge
         assert not judging.alive(judge)
+
+
+def test_progress_tells_the_gates_in_their_order_and_each_workload(cache: Path) -> None:
+    told: list[tuple[str, Progress]] = []
+    with JudgeClient(cache=cache, progress=lambda job, where: told.append((job, where))) as client:
+        job = norm_job(judging.ALL_ROWS, 40)
+        assert client.judge(job, timeout_s=120)["verdict"] == "accepted"
+    assert {name for name, _ in told} == {job["id"]}
+    gates = list(dict.fromkeys(where["gate"] for _, where in told))
+    assert gates == ["gate", "compile", "memory", "reference", "screen", "time"]
+    timed = [(where["workload"], where["total"]) for _, where in told if where["gate"] == "time" and where["number"]]
+    assert timed == [(job["workloads"][0]["id"], len(job["workloads"]))]
 
 
 def test_the_judge_outlives_the_thread_that_asked_first(cache: Path) -> None:

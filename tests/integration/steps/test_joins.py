@@ -31,7 +31,7 @@ TWO_SIZES = parse_op(
 )
 VerdictOf: TypeAlias = Callable[[str], Verdict]
 
-POLICY = {"name": "idea_beam", "beam": 2, "ideas": 1, "rounds": 1, "max_rounds": 1, "repairs": 1}
+POLICY = {"name": "idea_beam", "beam": 2, "ideas": 1, "rounds": 1, "max_rounds": 1, "repairs": 1, "joins": True}
 KERNEL = """from kernels_db.runtime import cpp
 
 kernels = cpp.compile("int number = {number};")

@@ -116,7 +116,7 @@ def test_a_bad_spec_names_every_bad_field(said: Any, tmp_path: Path) -> None:
     errors = {error["field"]: error for error in json.loads(out)["error"]["errors"]}
     assert errors["axes.n.kind"]["found"] == "vr"
     assert "reference" in errors
-    assert "axes.n.kind: found 'vr', expected one of" in err
+    assert "axes.n.kind (line 3): found 'vr', expected one of const, var, expr; did you mean var?" in err
 
 
 def test_a_good_spec_shows_its_workloads(said: Any) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.formats_support import DEFINITIONS, errors_of, files_of
 from warpsmith.kernels_db.formats.flashinfer import safetensors
-from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.flashinfer.definition import made_workload
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op, wanted
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
@@ -279,3 +281,68 @@ def test_any_value_of_a_workloads_field_is_read_or_refused(path: str, value: Any
     except SpecErrors:
         return
     assert load_op(json.dumps(found.op.document())) == found.op
+
+
+CUSTOM = {
+    **DEFINITION,
+    "axes": {**DEFINITION["axes"], "twice": {"type": "expr", "expression": "2 * n"}},
+    "custom_inputs_entrypoint": "draw",
+    "reference": "import torch\n\n\ndef draw(sizes, device):\n"
+    "    assert sizes == {'n': 4, 'k': 8, 'twice': 8, 'by': 2.0}\n"
+    "    return {'x': torch.full((sizes['n'], sizes['k']), sizes['by'], device=device)}\n\n\n"
+    "def run(x, by):\n    return x * by\n",
+}
+
+
+def test_custom_inputs_are_made_by_the_definitions_own_function() -> None:
+    found = made(CUSTOM, changed(WORKLOAD, "inputs.x.type", "custom"))
+    dist = found.op.workloads[0].inputs["x"].dist
+    assert dist is not None
+    assert dist.kind == "code"
+    names: dict[str, Any] = {}
+    exec(compile(dist.source, "source", "exec"), names)
+    drawn = names["make"]((4, 8), torch.float32, torch.Generator())
+    assert drawn.shape == (4, 8)
+    assert bool((drawn == 2.0).all())
+
+
+@pytest.mark.parametrize("entry", [None, "nobody", 3])
+def test_custom_inputs_without_their_function_are_refused(entry: Any) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        made({**CUSTOM, "custom_inputs_entrypoint": entry}, changed(WORKLOAD, "inputs.x.type", "custom"))
+    assert errors_of(caught.value)[0].startswith("d.json: custom_inputs_entrypoint")
+
+
+def test_a_problem_of_sol_execbench_reads_its_workloads_along() -> None:
+    file = RawFile("rmsnorm/definition.json", json.dumps(DEFINITION).encode())
+    assert "rmsnorm/workload.jsonl" in wanted([file], None)
+    with_tolerance = {**WORKLOAD, "tolerance": {"max_atol": 1e-3, "max_rtol": 1e-3}}
+    assert any("tolerances are kept in origin" in note for note in made(DEFINITION, with_tolerance).notes)
+
+
+def test_a_definition_without_workloads_gets_one_of_given_sizes() -> None:
+    file = RawFile("d.json", json.dumps(DEFINITION).encode())
+    found = import_op([file, made_workload([file], {"n": 3, "by": 0.5})], None, None).op
+    (workload,) = found.workloads
+    assert (workload.id, workload.axes, workload.inputs["by"].value) == ("axes", {"n": 3}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"n": 3}, "nothing for by"),
+        ({"m": 3}, "one of n, by"),
+        ({"n": 0, "by": 1}, "a whole number above 0"),
+        ({"n": 2.5, "by": 1}, "a whole number above 0"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, float], said: str) -> None:
+    with pytest.raises(SpecErrors, match=said):
+        made_workload([RawFile("d.json", json.dumps(DEFINITION).encode())], sizes)
+
+
+def test_a_size_may_stand_in_a_shape_as_a_number() -> None:
+    definition = changed(changed(DEFINITION, "inputs.x.shape", ["n", "1"]), "outputs.y.shape", ["n", "1"])
+    op = made(definition, WORKLOAD).op
+    assert op.inputs[0].shape == ("n", 1)
+    assert op.outputs[0].shape == ("n", 1)

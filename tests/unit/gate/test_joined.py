@@ -147,3 +147,26 @@ def test_workloads_of_one_size_are_not_told_apart() -> None:
 def test_tensors_of_another_rank_on_each_workload_are_passed_over() -> None:
     bench = [workload("a", 8, 2, other=(1,)), workload("b", 8, other=(2,))]
     assert choose_by_size(bench, {"a": 1, "b": 2}).quantity == "y.shape[0]"
+
+
+def test_defaults_and_annotations_are_read_among_the_modules_names() -> None:
+    helper = "def helper(n, BLOCK: tl.constexpr = BLOCK):\n    return n // BLOCK\n\n\n"
+    parts = [Part(7, ONE.replace("def run", helper + "def run")), Part(3, TWO.replace("SMALL", "BLOCK"))]
+    made = join(parts, BY_ROWS, "triton")
+    assert "def helper(n, BLOCK: tl.constexpr = BLOCK_7):\n    return n // BLOCK" in made
+
+
+def test_positional_parameters_are_parameters() -> None:
+    parts = [Part(7, ONE.replace("run(x, y)", "run(x, y, /)")), Part(3, TWO)]
+    assert "def run(x, y):" in join(parts, BY_ROWS, "triton")
+
+
+def test_blank_lines_within_texts_stay() -> None:
+    text = 'NOTE = """a\n\n\n\n\nb"""\n\n\n'
+    made = join([Part(7, ONE.replace("def run", text + "def run")), Part(3, TWO)], BY_ROWS, "triton")
+    assert "a\n\n\n\n\nb" in made
+
+
+def test_one_that_wins_everywhere_needs_no_choice() -> None:
+    with pytest.raises(Unjoinable, match="one of them wins on every workload"):
+        choose_by_size([workload("a", 4), workload("b", 8)], {"a": 3, "b": 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import judging
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Progress, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
 from warpsmith.workers.judge.gates.verdict import Report, Unfit
 from warpsmith.workers.judge.machine.timing_guard import Quiet
@@ -37,6 +37,7 @@ class Notes:
         self.faults: list[str] = []
         self.idle = 0
         self.hold: threading.Event | None = None
+        self.tell: Callable[[str, Progress], None] | None = None
         self._lock = threading.Lock()
         self._judging = False
 
@@ -47,6 +48,8 @@ class Notes:
             self.most_preparing = max(self.most_preparing, self.preparing)
             if cpu and self.preparing > 1:
                 self.faults.append(f"{job['id']} was prepared for a CPU beside another")
+        if self.tell is not None:
+            self.tell(job["id"], {"gate": "compile", "workload": None, "number": 0, "total": 0})
         try:
             with self.quiet.resting():
                 time.sleep(0.001)
@@ -187,6 +190,14 @@ def test_a_job_that_waits_can_be_taken_back_and_one_that_is_judged_cannot() -> N
     ]
     assert [answer["id"] for answer in said[3:]] == ["first", "third"]
     assert referee.judged == ["first", "third"]
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_progress_comes_before_the_answer_where_it_was_asked_for(progress: bool) -> None:
+    status, said = run(Notes(Quiet()), iter([line("one", judging.CPU)]), progress=progress)
+    assert status == 0
+    where = {"gate": "compile", "workload": None, "number": 0, "total": 0}
+    assert said == [*([{"id": "one", "progress": where}] if progress else []), {"id": "one", "verdict": "accepted"}]
 
 
 def test_a_job_that_only_compiles_is_answered_while_another_holds_the_device() -> None:

@@ -87,7 +87,7 @@ def test_a_candidate_that_cannot_be_prepared_for_want_of_room_is_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = referee(tmp_path)
-    judge._gpu, judge._cores = None, 1
+    judge._gpu, judge._cores, judge.tell = None, 1, None
     errors: Iterator[int] = iter([errno.ENOSPC, errno.EACCES])
 
     def prepare(*_: Any, **__: Any) -> Any:

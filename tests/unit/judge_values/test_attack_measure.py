@@ -354,8 +354,9 @@ def test_the_step_is_that_of_the_arithmetic() -> None:
     assert backward_step([torch.float32], 1000, "ieee") == pytest.approx(1064 * unit)
     assert backward_step([torch.float32], 1, "ieee") == pytest.approx(9 * unit)
     assert backward_step([torch.bfloat16, torch.float32], 1000, "ieee") == pytest.approx(2.0**-8 + 1000 * unit)
-    assert backward_step([torch.bfloat16], 1, "ieee") == pytest.approx(9 * unit)
-    assert backward_step([torch.bfloat16], 1, "ieee", steps=True) == pytest.approx(2.0**-8 + unit)
+    assert backward_step([torch.bfloat16], 1, "ieee", once=True) == pytest.approx(9 * unit)
+    assert backward_step([torch.bfloat16], 1, "ieee") == pytest.approx(2.0**-8 + unit)
+    assert backward_step([torch.bfloat16], 1000, "ieee", once=True) == pytest.approx(2.0**-8 + 1000 * unit)
     assert backward_step([torch.float64], 1000, "ieee") == pytest.approx(1064 * 2.0**-53)
     assert backward_step([torch.float32], 1000, "tf32") == pytest.approx(2.0**-11 + 1000 * 2.0**-23)
 
@@ -389,9 +390,10 @@ ROTATED = "import torch\n\ndef run(x, y, z):\n    return x * torch.cos(z) - y * 
         (GATED, "xy", lambda x, y: (torch.nn.functional.silu(x.float()) * y.float()).to(x.dtype), False),
         (GATED, "xy", lambda x, y: torch.nn.functional.silu(x) * y, False),  # rounds in between, as eager does
         (ROTATED, "xyz", lambda x, y, z: x * torch.cos(z) - y * torch.sin(z), False),
+        ("def run(x, y, z):\n    return x + y + z\n", "xyz", lambda x, y, z: x + (y + z), False),  # another order
     ],
 )
-def test_a_pointwise_op_of_narrow_inputs_is_computed_in_float32(
+def test_a_pointwise_op_of_narrow_inputs_is_computed_as_eager_computes_it(
     reference: str, names: str, candidate: Candidate, wrong: bool, dtype: str
 ) -> None:
     assert worst_of(oracle_of(reference, narrow(dtype, names), candidate)).failed is wrong

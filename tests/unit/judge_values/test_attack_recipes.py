@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.jobs import output, scalar, tensor, workload
@@ -87,6 +87,8 @@ def test_a_recipe_gives_the_same_values_after_json_and_keeps_within_its_inputs(s
 INTEGER_MOVES = ("all equal", "ends", "skew", "count")
 
 
+@example("int64", -(2**63), 2**63 - 1, 0)
+@example("int64", 0, 2**63 - 1, 3)
 @given(
     st.sampled_from(["int8", "int32", "int64"]),
     st.integers(-(2**63), 2**63 - 1),
@@ -103,11 +105,12 @@ def test_integers_are_asked_over_all_that_their_values_say(dtype: str, one: int,
     where = workload("integers", "test", [item], [output("y", (40,))])
     for move in INTEGER_MOVES:
         change = {"input": "index", "move": move, **MOVES[move].draw(item, random.Random(seed))}
-        [value] = build({"workload": "integers", "seed": 1, "changes": [change]}, where, [torch.full((40,), low)])
-        assert value is not None
-        assert low <= int(value.min()) <= int(value.max()) <= high
-        if move == "ends":
-            assert set(value.tolist()) <= {low, high}
+        for told in [change, {**change, "at": 1.0}] if move == "all equal" else [change]:
+            [value] = build({"workload": "integers", "seed": 1, "changes": [told]}, where, [torch.full((40,), low)])
+            assert value is not None
+            assert low <= int(value.min()) <= int(value.max()) <= high
+            if move == "ends":
+                assert set(value.tolist()) <= {low, high}
 
 
 @given(st.integers(0, 2**62 - 1))

@@ -50,11 +50,15 @@ def by_unsqueeze(x: torch.Tensor) -> torch.Tensor:
     return x.unsqueeze(-3).expand(-1, -1, GROUP, -1, -1).reshape(2, -1, 12, 8)
 
 
+def by_keyword(x: torch.Tensor) -> torch.Tensor:
+    return torch.unsqueeze(input=x, dim=2).expand(-1, -1, GROUP, -1, -1).reshape(2, -1, 12, 8)
+
+
 def interleaved(x: torch.Tensor) -> torch.Tensor:
     return x.repeat_interleave(GROUP, dim=1)
 
 
-@pytest.mark.parametrize("repeat", [as_transformers, by_unsqueeze, interleaved])
+@pytest.mark.parametrize("repeat", [as_transformers, by_unsqueeze, by_keyword, interleaved])
 def test_repeated_heads_are_given_as_they_are(repeat: Callable[[torch.Tensor], torch.Tensor]) -> None:
     def model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return attend(q, repeat(k), repeat(v), is_causal=True, scale=0.3)
@@ -78,6 +82,15 @@ def test_lengths_that_vary_keep_varying() -> None:
     assert isinstance(value.shape[2], torch.SymInt)
 
 
+def test_a_scale_that_sizes_decide_stays_as_it_is() -> None:
+    def model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return attend(q, as_transformers(k), as_transformers(v), scale=q.shape[-1] ** -0.5)
+
+    found, shared, _ = captured(model, *inputs(), dynamic=True)
+    torch.testing.assert_close(found, model(*inputs()))
+    assert shared == []
+
+
 def test_what_else_reads_a_repetition_keeps_it() -> None:
     def model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         keys = as_transformers(k)
@@ -95,6 +108,10 @@ def other_order(x: torch.Tensor) -> torch.Tensor:
 
 def keys_alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return attend(q, as_transformers(k), other_order(v))
+
+
+def one_head_of_queries(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return attend(q[:, :1], as_transformers(k), as_transformers(v))
 
 
 def with_a_mask(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -116,7 +133,9 @@ def written_between(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
     return attend(q, repeated, values)
 
 
-@pytest.mark.parametrize("model", [keys_alone, with_a_mask, repeated_positions, by_tensor, written_between])
+@pytest.mark.parametrize(
+    "model", [keys_alone, one_head_of_queries, with_a_mask, repeated_positions, by_tensor, written_between]
+)
 def test_other_attention_stays_as_it_is(model: Model) -> None:
     found, shared, calls = captured(model, *inputs())
     torch.testing.assert_close(found, model(*inputs()))

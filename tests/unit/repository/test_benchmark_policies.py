@@ -151,7 +151,7 @@ def test_a_simulation_of_workloads_joins_what_leans() -> None:
     assert fitted.workloads == ("a", "b")
     assert abs(fitted.kept) < 0.5, "leans were drawn without regard to parents"
     world = Simulator(fitted, random.Random(2))
-    play = Play(parse_policy({"name": "idea_beam"}), world, 1.0, random.Random(2))
+    play = Play(parse_policy({"name": "idea_beam", "joins": True}), world, 1.0, random.Random(2))
     play.run()
     joined = [play.candidates[node.id] for node in play.nodes if node.joins]
     assert joined

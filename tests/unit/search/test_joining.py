@@ -19,7 +19,7 @@ from warpsmith.workers.search.joining import (
 )
 from warpsmith.workers.search.tree import Budget, NodeView, Spend
 
-JOINING = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=2)
+JOINING = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=2, joins=True)
 
 
 def standing(speedup: float, weight: float = 1.0, half: float = 0.01) -> Standing:
@@ -173,8 +173,8 @@ def test_a_join_needs_no_calls() -> None:
     assert [step.kind for step in spent] == ["join"]
 
 
-def test_joins_can_be_switched_off() -> None:
-    off = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=2, joins=False)
+def test_nothing_is_joined_unless_it_is_asked_for() -> None:
+    off = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=2)
     assert {step.kind for step in steps_of(asked_root(), *filled(WIDE, NARROW), policy=off)} == {"ideate"}
     assert off.most_growth(0).joins == 0
     assert JOINING.most_growth(0).joins == 8
@@ -195,3 +195,28 @@ def test_one_join_a_round() -> None:
 def test_a_banned_candidate_is_no_part() -> None:
     banned = NARROW._replace(mark="banned")
     assert "join" not in {step.kind for step in steps_of(asked_root(), *filled(WIDE, banned), policy=JOINING)}
+
+
+def test_a_part_that_is_led_everywhere_is_left_out() -> None:
+    nodes = [leaning(1, a=1.5, b=1.5), leaning(2, a=2.0, b=1.0), leaning(3, a=1.0, b=2.0)]
+    found = find_join(nodes, 0.02)
+    assert found is not None
+    assert [part.seq for part in found.parts] == [2, 3]
+    assert winners(found.parts) == {"a": 2, "b": 3}
+
+
+def test_the_same_parts_are_not_joined_again_under_another_parent() -> None:
+    failed = accepted(8, 1.0, origin=ORIGIN, joins="7,3", verdict="rejected", score=None)
+    steps = steps_of(asked_root(), *filled(WIDE, NARROW, failed), policy=JOINING)
+    assert "join" not in {step.kind for step in steps}
+
+
+def test_a_restart_may_play_the_technique_of_a_join() -> None:
+    joined = accepted(8, 1.0, origin=ORIGIN, joins="3,7", state="closed", verdict=None, technique="control_flow")
+    flat = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=1)
+    parents = [node._replace(ideation="done", ideated=2, technique="tiling") for node in (WIDE, NARROW)]
+    later = [accepted(seq, 1.0, round=2, parent_id="n3", technique="fusion") for seq in (9, 10)]
+    steps = steps_of(asked_root(), *filled(*parents, joined, *later), policy=flat)
+    [avoided] = {step.params["technique_not_in"] for step in steps if "technique_not_in" in step.params}
+    assert "control_flow" not in str(avoided)
+    assert "tiling" in str(avoided)

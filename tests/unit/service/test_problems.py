@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from fastapi.exceptions import RequestValidationError
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
@@ -84,11 +84,6 @@ def from_database(text: str) -> OperationalError:
         (from_database("locked"), 503, "database-unavailable"),
         (SpecErrors([SpecError("a", 1, "b")]), 422, "invalid-spec"),
         (SpecError("a", 1, "b"), 422, "invalid-spec"),
-        (
-            RequestValidationError([{"type": "missing", "loc": ("body", "x"), "msg": "Field required"}]),
-            422,
-            "invalid-input",
-        ),
         (HTTPException(404), 404, "not-found"),
         (HTTPException(405, headers={"Allow": "GET"}), 405, "method-not-allowed"),
     ],
@@ -160,6 +155,21 @@ json_values = st.recursive(
 def test_plain_documents_are_read_as_they_are(document: Any) -> None:
     assert parse_json(json.dumps(document).encode()) == document
     check_storable(document)
+
+
+def test_a_wrong_field_or_word_of_a_body_is_answered_with_those_it_is_like() -> None:
+    class Body(BaseModel, extra="forbid"):
+        target: str
+        level: Literal["screen", "verify"]
+
+    document = {"taget": "cpu", "target": "cpu", "level": "verfy"}
+    with pytest.raises(ValidationError) as caught:
+        Body.model_validate(document)
+    errors = problems.field_errors(caught.value.errors(), Body, document)
+    assert [problems.sentence(error) for error in errors] == [
+        "level: found 'verfy', expected 'screen' or 'verify'; did you mean verify?",
+        "taget: found 'cpu', expected one of the fields target, level; did you mean target?",
+    ]
 
 
 def test_errors_of_the_framework_read_as_ours() -> None:

@@ -18,6 +18,7 @@ from warpsmith.service.client.progress import (
     build_result_table,
     build_tree,
     describe_time_left,
+    describe_untimed,
     find_best_path,
     shorten,
 )
@@ -265,6 +266,17 @@ def test_results_compare_with_the_fastest_baseline() -> None:
     ]
     shown = text_of(build_result_table(rows))
     assert "2.00x [1.95, 2.05] max-autotune" in shown
+
+
+def test_a_baseline_that_was_not_timed_says_where_and_why() -> None:
+    why = {"compile": "does not run: raises: no\x1b[31mgraph"}
+    workloads = [
+        WorkloadTimes(id=name, role="bench", time_us={"eager": 2.0, "candidate": 1.0}, not_timed=why)
+        for name in ("large", "small")
+    ] + [WorkloadTimes(id="odd", role="bench", time_us={"eager": 2.0, "candidate": 1.0})]
+    (line,) = describe_untimed(workloads)
+    assert line.startswith("torch.compile not timed on large, small: does not run: raises: no")
+    assert "\x1b" not in line
 
 
 def test_numbers() -> None:

@@ -142,7 +142,7 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
     """Return the floating state of which other values leave the results in float64 as they are.
 
     None where a matrix of weights seems to be among it: the sizes are then too small to tell (a normalisation of single
-    elements).
+    elements). Of results that are `gradients` a matrix may be: they leave parameters aside as a matter of course.
     """
     wide = in_float64(run)
     given = [value.double() if _is_floating(value) else value for value in values]
@@ -159,7 +159,7 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
         changed = _copied(given)
         changed[position] = torch.randn_like(changed[position]) + changed[position].abs()
         if _is_same(wide, changed, right):
-            if sum(size > 1 for size in values[position].shape) > 1:
+            if sum(size > 1 for size in values[position].shape) > 1 and not request.get("gradients"):
                 return []
             found.append(name)
     return found

@@ -10,8 +10,8 @@ Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5 and 3.1). 
                                            units of 2^-18; 2.7 for the arithmetic), and Kahan's sum is within both
     pointwise (N <= 4)      (8 + N) u      a fast exponential moves its argument by some units
     16-bit and 8-bit inputs v + N u        v of that dtype: an intermediate result of a sum may be rounded to it once.
-                                           A pointwise op is computed in float32, and what eager rounds in between
-                                           shows in its own error; where a result is no floating number, though, the
+                                           A pointwise op that eager computes in float32, with one rounding at the
+                                           end, is held to that; not where a result is no floating number, for the
                                            step on which it falls moves by such a rounding
     math: tf32              2^-11 + N 2^-23    operands of 10 bits, sums in the tensor cores' width
 
@@ -79,6 +79,8 @@ An error that comes from a rounding near 1 stays the same for thousands of neigh
 """
 NOISE_DRAWS, NOISE = 3, 16.0
 """The same for float64's own roundoff."""
+ONCE, ONCE_SHARE = 0.625, 0.02
+"""Units in the last place that one rounding is off at most, with room for float32's own; the share that may be more."""
 CLOSER_DRAWS, CLOSER, JUMP = 3, 2.0**-10, 2.0**-3
 """A result that is smooth changes by about 2^-10 S where inputs move by 2^-10 d; one that jumps, by S."""
 
@@ -97,20 +99,27 @@ HIGHEST = 1e9
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
 
 
-def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str, *, steps: bool = False) -> float:
+def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str, *, once: bool = False) -> float:
     """Return `d`: the share of its size by which an honest algorithm moves an input of these floating dtypes.
 
-    steps: whether a result is no floating number.
+    once: whether eager rounds results alone to such a dtype, and nothing on the way to them.
     """
     wide = bool(dtypes) and all(dtype == torch.float64 for dtype in dtypes)
     unit = unit_roundoff(torch.float64 if wide else torch.float32)
     if arithmetic == "tf32" and torch.float32 in dtypes:
         return TF32_UNIT + fan_in * TF32_SUM
-    if fan_in <= POINTWISE_INPUTS and not steps:
+    if fan_in <= POINTWISE_INPUTS and once:
         return (POINTWISE_UNITS + fan_in) * unit
     own = POINTWISE_UNITS if fan_in <= POINTWISE_INPUTS else SPLIT_UNITS
     narrow = max((unit_roundoff(dtype) for dtype in dtypes if dtype.itemsize < torch.float32.itemsize), default=0.0)
     return max(own * unit, narrow) + fan_in * unit
+
+
+def is_rounded_once(eager: torch.Tensor, wide: torch.Tensor) -> bool:
+    """Check whether a floating result of eager's is float64's with one rounding: nearly all elements are."""
+    fair = torch.isfinite(wide) & torch.isfinite(eager) & (wide.abs() > FLUSHED * _TINY)
+    off = (eager.to(torch.float64) - wide).abs() > ONCE * ulp(torch.where(fair, wide, 1.0), eager.dtype)
+    return int((off & fair).sum()) <= ONCE_SHARE * max(1, int(fair.sum()))
 
 
 @dataclass

@@ -33,6 +33,7 @@ from warpsmith.workers.judge.attack.measure import (
     Spread,
     Worst,
     backward_step,
+    is_rounded_once,
 )
 from warpsmith.workers.judge.attack.nearby import jittered, lost_in_float64, moved, neighbours, replaced, scaled
 from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
@@ -94,14 +95,17 @@ class Oracle:
     def prepare(self, seed: int) -> None:
         """Find out how many inputs an output depends on, from the reference. Raises RunnerFault."""
         facts = self.runners.facts(self.workload)
-        if facts.fan_in is None:  # of the reference alone: what one verification found holds for the next
-            facts.fan_in = self._fan_in(self.draw(seed))
         fan_in = facts.fan_in
+        if fan_in is None:
+            fan_in, whole = self._fan_in(self.draw(seed))
+            if whole:  # of the reference alone: what one verification found holds for the next
+                facts.fan_in = fan_in
+        if facts.rounds_once is None:
+            facts.rounds_once = self._rounds_once(self.draw(seed))
         dtypes = [getattr(torch, item["dtype"]) for item in self.workload["inputs"] if item["shape"] is not None]
         outputs = [getattr(torch, item["dtype"]) for item in self.workload["outputs"]]
         floating = [one for one in dtypes if one.is_floating_point] or [one for one in outputs if one.is_floating_point]
-        steps = not all(dtype.is_floating_point for dtype in outputs)
-        step = backward_step(floating, fan_in, self.math, steps=steps)
+        step = backward_step(floating, fan_in, self.math, once=facts.rounds_once)
         self.rules = [
             Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in)
             for name, _ in result_positions(self.workload)
@@ -249,14 +253,22 @@ class Oracle:
                 raise
             return None
 
-    def _fan_in(self, values: Values) -> int:
-        """Return the most elements of an input that an element of the results depends on.
+    def _rounds_once(self, values: Values) -> bool:
+        """Return whether eager rounds floating results alone; not where it fails, or a result is no floating number."""
+        eager, wide = self._reference("eager", self.workload, values), self._reference("float64", self.workload, values)
+        if eager is None or wide is None:
+            return False
+        floating = all(one.is_floating_point() for one in eager)
+        return floating and all(is_rounded_once(one, exact) for one, exact in zip(eager, wide, strict=True))
+
+    def _fan_in(self, values: Values) -> tuple[int, bool]:
+        """Return the most elements of an input that an element of the results depends on; and whether no call failed.
 
         One element of each input is changed at a time: the results that change with it, times the input's elements, by
         the elements of the results.
         """
         plain = self._reference("float64", self.workload, values)
-        most = 1.0
+        most, whole = 1.0, plain is not None
         for place, value in enumerate(values):
             if value is None or not value.is_floating_point() or plain is None or value.numel() == 0:
                 continue
@@ -266,11 +278,12 @@ class Oracle:
                 one = float(wide.view(-1)[at])
                 wide.view(-1)[at] = 1.5 * one + (0.5 if one >= 0 else -0.5)
                 changed = self._reference("float64", self.workload, [*values[:place], wide, *values[place + 1 :]])
-                for one_result, other in zip(plain, changed or [], strict=False):
+                whole &= changed is not None
+                for one_result, other in zip(plain, changed or [], strict=changed is not None):
                     if one_result.numel():
                         count = int(((one_result != other) & ~(one_result.isnan() & other.isnan())).sum())
                         most = max(most, count * value.numel() / one_result.numel())
-        return max(1, round(most))
+        return max(1, round(most)), whole
 
 
 def _is_special(value: torch.Tensor | None) -> bool:

@@ -35,7 +35,7 @@ def _draw(rng: random.Random) -> int:
 
 def _alike(one: Target, change: Change) -> torch.Tensor:
     low, high = integers_of(one.item)
-    return torch.full_like(one.values, low + round((high - low) * float(change["at"])))
+    return torch.full_like(one.values, min(high, low + round((high - low) * float(change["at"]))))
 
 
 def _ends(one: Target, change: Change) -> torch.Tensor:
@@ -47,7 +47,7 @@ def _skew(one: Target, change: Change) -> torch.Tensor:
     low, high = integers_of(one.item)
     share = one.uniform(one.values.shape, 0, 1) ** int(change["power"])
     # The ends of int64 are no float64: what was rounded beyond them comes back within.
-    return (low + share * (high - low + 1)).floor().to(torch.int64).clamp(low, high).to(one.values.dtype)
+    return (low + share * float(high - low + 1)).floor().to(torch.int64).clamp(low, high).to(one.values.dtype)
 
 
 def _count(one: Target, change: Change) -> torch.Tensor:

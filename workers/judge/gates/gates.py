@@ -50,6 +50,7 @@ def check_reference(job_run: JobRun) -> None:
     """Check the reference on every workload and derive the tolerances. Raises Stopped."""
     with job_run.report.gate("reference"), job_run.on_device():
         for workload in list(job_run.workloads):
+            job_run.enter("reference", workload)
             if workload.get("derived"):
                 try:
                     learn(job_run.runners, workload, job_run.sources)

@@ -227,10 +227,16 @@ class JobRun:
         call_s = INTERPRETED_CALL_S if self.interpreted else self.job["limits"]["call_s"]
         return WorkloadRun(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
 
+    def enter(self, gate: Gate, workload: ResolvedWorkload) -> None:
+        """Tell that the job is at a workload of a gate."""
+        number = next((n for n, one in enumerate(self.workloads, 1) if one["id"] == workload["id"]), 0)
+        self.report.enter(gate, workload, len(self.workloads), number)
+
     @contextmanager
     def bound(self, candidate: RunnerHandle, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
         """Bind the candidate to a workload; its faults inside end the job at `gate`."""
         with self.report.gate(gate), candidate_at_fault(gate, workload), self._interpreter_at_fault(gate, workload):
+            self.enter(gate, workload)
             slots = min(CHECK_SLOTS, slots_for(workload, self.device))
             candidate.bind(input_specs(workload), result_specs(workload), slots)
             yield

@@ -22,17 +22,22 @@ from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
+RANKED = "a screen times the fastest baseline alone, which a timing of all found"
+"""Why a screen leaves a baseline out that runs."""
+
 
 def measure(
     job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None
 ) -> tuple[list[float], list[float]]:
     """Return samples of the fastest baseline and of the candidate (empty without one)."""
     job, runners = job_run.job, job_run.runners
+    job_run.enter("time", workload)
     plan = timing.plan_for(job["level"] == "verify", job_run.device.type, job["limits"]["time_s"])
     modes = baseline_modes(job["op"])
     if job["level"] == "screen":
         modes = runners.to_beat(workload, modes)
     modes = available(job_run, workload, modes)  # compiling needs no clock of its own
+    _note_untimed(job_run, workload, modes)
     source = job_run.source(workload)
     moved = _as_moved(job_run, workload)
     with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
@@ -143,6 +148,18 @@ def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[Mode]) -
         }
         raise Stopped("rejected", "reference", message, failure)
     return modes
+
+
+def _note_untimed(job_run: JobRun, workload: ResolvedWorkload, modes: list[Mode]) -> None:
+    """Enter why each baseline of the op that is not among `modes` is not timed."""
+    unavailable = job_run.runners.facts(workload).unavailable
+    reasons: dict[str, str] = {
+        mode: f"does not run: {unavailable[mode]}" if mode in unavailable else RANKED
+        for mode in baseline_modes(job_run.job["op"])
+        if mode not in modes
+    }
+    if reasons:
+        job_run.entry(workload)["not_timed"] = reasons
 
 
 def _enter(job_run: JobRun, workload: ResolvedWorkload, samples: timing.Samples, modes: list[Mode]) -> None:

@@ -9,12 +9,14 @@ the job, not a verdict.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from warpsmith.kernels_db.job.documents import Failure, Job, Verdict
+from warpsmith.kernels_db.job.documents import Failure, Job, Progress, Verdict
 from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared, prepare
 from warpsmith.workers.judge.gates.gates import Outcome, pass_gates
@@ -73,6 +75,8 @@ class Referee:
         self._gpu = open_gpu()
         first = self._gpu or Cpu(cores)
         self._benches = {first.kind: Bench(first, cache, scratch, server, cores)}
+        self.tell: Callable[[str, Progress], None] | None = None
+        """Gets a job's id and where it is, from the thread that takes it there."""
         self.must_restart = False
         """The device can no longer be used by this process, which must be replaced."""
 
@@ -81,7 +85,7 @@ class Referee:
 
         May be called from any thread, for several jobs at once.
         """
-        report = Report(job)
+        report = Report(job, None if self.tell is None else partial(self.tell, job["id"]))
         interpreted = self._device(job["target"]).kind == "cpu"
         try:
             return Ready(job, report, prepare(job, report, self._cache, interpreted=interpreted), None)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from warpsmith.kernels_db.job.documents import (
     HostTime,
     Job,
     Profile,
+    Progress,
+    ResolvedWorkload,
     Verdict,
     VerdictWord,
     WorkloadVerdict,
@@ -58,8 +60,10 @@ class Unfit(Exception):  # noqa: N818 - named for what the host is
 class Report:
     """Collects what a verdict says while a job passes through the gates."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, tell: Callable[[Progress], None] | None = None) -> None:
+        """`tell` gets where the job is, as it gets there."""
         self.job = job
+        self._tell = tell
         self.workloads: list[WorkloadVerdict] = []
         self.compile: dict[str, Any] | None = None
         self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
@@ -81,11 +85,19 @@ class Report:
     @contextmanager
     def gate(self, name: Gate | Literal["exclusive"]) -> Iterator[None]:
         """Count the wall clock spent inside towards a gate, or towards holding the device's lease."""
+        if name != "exclusive":
+            self.enter(name)
         start = time.monotonic()
         try:
             yield
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+    def enter(self, gate: Gate, workload: ResolvedWorkload | None = None, among: int = 0, number: int = 0) -> None:
+        """Tell that the job is at a gate, and on which of the `among` workloads, the `number`th, it is there."""
+        if self._tell is not None:
+            named = None if workload is None or workload["role"] == "holdout" else workload["id"]
+            self._tell({"gate": gate, "workload": named, "number": number, "total": among})
 
     def verdict(
         self,

@@ -21,12 +21,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Progress, Verdict
 from warpsmith.workers.judge.nsight import access
 from warpsmith.workers.judge.protocol.connection import Connection, Waiting
 
@@ -108,12 +109,20 @@ class JudgeClient:
     It starts with the first job and again after its death.
     """
 
-    def __init__(self, *, cache: Path, log: Callable[[str], None] | None = None, ncu: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cache: Path,
+        log: Callable[[str], None] | None = None,
+        ncu: str | None = None,
+        progress: Callable[[str, Progress], None] | None = None,
+    ) -> None:
         """Set up a client; the judge starts with the first job.
 
-        `cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread; `ncu`
-        is where Nsight Compute is (`nsight.access.find`).
+        `cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, and `progress` a
+        job's id and where it is, each from a thread; `ncu` is where Nsight Compute is (`nsight.access.find`).
         """
+        self._progress = progress
         self._cache = cache
         self._ncu = ncu
         self._log = log
@@ -210,7 +219,13 @@ class JudgeClient:
     def _connect(self) -> Connection:
         command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
         command += ["--compilers"] if self._compilers else []
-        return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
+        command += ["--progress"] if self._progress is not None else []
+        environment = partial(judge_environment, self._cache, ncu=self._ncu)
+        return Connection(command, environment, self._log, None if self._progress is None else self._tell)
+
+    def _tell(self, ticket: str, where: Any) -> None:
+        assert self._progress is not None
+        self._progress(ticket.rpartition("~")[0], where)
 
 
 class _Keeper:

@@ -76,9 +76,14 @@ class Connection:
         command: Sequence[str],
         environment: Callable[[Path], dict[str, str]],
         log: Callable[[str], None] | None,
+        on_progress: Callable[[str, Any], None] | None = None,
     ) -> None:
-        """Start `command`; `environment` is asked with the empty directory that is its home."""
+        """Start `command`; `environment` is asked with the empty directory that is its home.
+
+        `on_progress` gets the id of a job that was asked and where it is, from the thread that reads answers.
+        """
         self._log = log
+        self._on_progress = on_progress
         self._home = tempfile.TemporaryDirectory(prefix="warpsmith-judge-home-")
         self._process = subprocess.Popen(
             command,
@@ -205,6 +210,10 @@ class Connection:
         ticket = document.get("id") if isinstance(document, dict) else None
         if not isinstance(ticket, str):
             return f"the judge wrote a line that answers no job: {line[:200]!r}"
+        if "progress" in document:
+            if self._on_progress is not None:
+                self._on_progress(ticket, document["progress"])
+            return None
         with self._lock:
             if "cancel" in document:
                 self._taken_back(ticket, str(document["cancel"]))

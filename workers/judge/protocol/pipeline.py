@@ -5,7 +5,8 @@
     the main thread    judges prepared jobs one after another, in the order in which they become ready
 
 Every line gets exactly one answer, but a job that is cancelled gets none: {"cancel": id} is answered at once by {"id",
-"cancel": "dropped" | "judging" | "unknown"}, and only a job that was still waiting is dropped.
+"cancel": "dropped" | "judging" | "unknown"}, and only a job that was still waiting is dropped. Where progress was asked
+for, {"id", "progress": Progress} comes before a job's answer, as often as the job gets further.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Progress, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, Unfit
 from warpsmith.workers.judge.machine.timing_guard import Quiet
@@ -36,6 +37,9 @@ class Judge(Protocol):
 
     must_restart: bool
     """Set when this process can judge no more, for example because it lost its device."""
+
+    tell: Callable[[str, Progress], None] | None
+    """Gets a job's id and where it is; None where nobody asked."""
 
     def prepare(self, job: Job) -> Ready: ...
     def compiled(self, ready: Ready) -> Verdict | None: ...
@@ -76,11 +80,15 @@ class Pipeline:
         width: int,
         room: int,
         idle_s: float = IDLE_S,
+        progress: bool = False,
     ) -> None:
         """Set up a run.
 
-        `width`: jobs that are prepared at once; `room`: jobs that are read and not answered, at most.
+        `width`: jobs that are prepared at once; `room`: jobs that are read and not answered, at most; `progress`: say
+        where a job is, too.
         """
+        if progress:
+            judge.tell = lambda job, where: self._answer({"id": job, "progress": where})
         self._judge = judge
         self._write = answer
         self._quiet = quiet

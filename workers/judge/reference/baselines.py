@@ -53,6 +53,7 @@ class WorkloadFacts:
     the results at some positions are indices into; None for one that must be eager's own. read_shares: of the inputs at
     some positions, what a call has to read (`read_shares`).
     fan_in: the most elements of an input that an element of the results was seen to depend on (`attack.oracle`).
+    rounds_once: eager rounds a narrow result once, and nothing on the way to it (`attack.oracle`).
     finite: no declared input led beyond finite values. nan: the largest share of NaN among the elements of a result, by
     name, where it has any. unsuited: input families that do not suit it, and why.
     unavailable: baselines that do not run on it, and why. compiled: modes that have compiled it. generated: the code of
@@ -63,6 +64,7 @@ class WorkloadFacts:
     indices: dict[int, Indices | None] = field(default_factory=dict)
     read_shares: dict[int, float] = field(default_factory=dict)
     fan_in: int | None = None
+    rounds_once: bool | None = None
     finite: bool = True
     nan: dict[str, float] = field(default_factory=dict)
     unsuited: dict[str, str] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers.llm.base import Model
 from warpsmith.workers.llm.providers.agent_model import AgentModel
@@ -22,7 +23,7 @@ def check_model(document: dict[str, Any]) -> None:
     """
     provider = document.get("provider")
     if not isinstance(provider, str) or provider not in PROVIDERS:
-        raise SpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
+        raise SpecError("model.provider", provider, one_of(provider, PROVIDERS))
     allowed = PROVIDERS[provider]
     for field in sorted(document.keys() - allowed - {"provider"}):
         # The value is not repeated: it may be a key put here by mistake.

@@ -34,7 +34,11 @@ def share_heads(graph: fx.GraphModule) -> list[str]:
             continue
         if argument(node, "attn_mask") is not None or argument(node, "dropout_p"):
             continue
+        if any(isinstance(argument(node, name), fx.Node) for name in ("scale", "is_causal")):
+            continue  # sizes decide it, so which kernel PyTorch takes is not known
         query, *repeated = (argument(node, name) for name in ("query", "key", "value"))
+        if len(_shape(query)) != _RANK or any(_shape(each)[1:2] != _shape(query)[1:2] for each in repeated):
+            continue  # one head of queries for all keys is broadcast, and no group
         own = [_unrepeated(each) for each in repeated]
         begun = min(order[each] for each in repeated)
         if any(any(True for _ in written(each)) for each in nodes[begun : order[node]]):
@@ -91,10 +95,10 @@ def _expanded(node: fx.Node) -> fx.Node | None:
 def _new_axis(node: fx.Node) -> bool:
     """Return whether a node is its input with one axis more, behind that of heads."""
     if _called(node) == "unsqueeze":
-        return node.kwargs.get("dim", node.args[-1]) in (_HEADS + 1, _HEADS - _RANK)
+        return (node.kwargs["dim"] if "dim" in node.kwargs else node.args[-1]) in (_HEADS + 1, _HEADS - _RANK)
     index = node.args[1] if _called(node) == "getitem" else None
     everything = slice(None, None, None)
-    if not isinstance(index, tuple):
+    if not isinstance(index, tuple) or not index:
         return False
     rest = (index[:-1] if index[-1] is Ellipsis else index)[_HEADS + 2 :]
     return index[: _HEADS + 2] == (*[everything] * (_HEADS + 1), None) and all(each == everything for each in rest)

@@ -1,3 +1,4 @@
+import { NotTimed } from "../../app/NotTimed";
 import { baselineName, inOrder, SpeedUp } from "../../app/SpeedUp";
 import { Badge, type Column, format, Table, Untrusted } from "../../design";
 import { axesInWords, type Workload } from "./evidence";
@@ -5,7 +6,10 @@ import styles from "./Kernels.module.css";
 
 /** What a kernel was verified on: errors against their limits, times, and speed-ups with their intervals. */
 export function WorkloadTable({ workloads }: { workloads: readonly Workload[] }) {
-  const contenders = workloads.flatMap(({ timings }) => timings.map(({ contender }) => contender));
+  const contenders = workloads.flatMap(({ timings, notTimed }) => [
+    ...timings.map(({ contender }) => contender),
+    ...Object.keys(notTimed),
+  ]);
   const baselines = inOrder([...new Set(contenders)].filter((name) => name !== "candidate"));
   return (
     <Table
@@ -83,7 +87,8 @@ function columnsOf(baselines: readonly string[]): Column<Workload>[] {
         numeric: true,
         cell: (row) => {
           const found = timing(row, name);
-          if (!found) return format.NONE;
+          const why = row.notTimed[name];
+          if (!found) return why ? <NotTimed why={why} /> : format.NONE;
           return (
             <div className={styles.stacked}>
               <SpeedUp value={found.speedup} ci95={found.ci95} />

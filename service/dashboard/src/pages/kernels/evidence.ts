@@ -23,6 +23,8 @@ export interface Workload {
   repeatable: boolean | null;
   limitFraction: number | null;
   limitBy: string | null;
+  /** By baseline: why it was not timed. */
+  notTimed: Record<string, string>;
   /** The candidate first; empty where only values were checked. */
   timings: readonly Timing[];
 }
@@ -126,6 +128,9 @@ function workloadOf(item: Json, axes: Record<string, number>): Workload {
     repeatable: typeof item.repeatable === "boolean" ? item.repeatable : null,
     limitFraction: number(item.limit_fraction),
     limitBy: text(item.limit_by),
+    notTimed: Object.fromEntries(
+      Object.entries(record(item.not_timed)).map(([name, why]) => [name, text(why) ?? ""]),
+    ),
     timings: [...candidate, ...times.filter(({ contender }) => contender !== "candidate")],
   };
 }

@@ -24,7 +24,7 @@ export function Header({ search }: { search: SearchDocument }) {
           <Untrusted text={search.notes} />
         </p>
       )}
-      {search.state === "failed" ? <Failure search={search} /> : <Ending search={search} />}
+      {search.state === "failed" && <Failure search={search} />}
       <Waiting items={search.waiting_for} />
       <Card>
         <div className={styles.figures}>
@@ -64,6 +64,7 @@ function About({ search }: { search: SearchDocument }) {
       <li>
         started <Time at={search.created_at} />
       </li>
+      <Ending search={search} />
     </ul>
   );
 }
@@ -73,8 +74,9 @@ function Best({ search }: { search: SearchDocument }) {
   if (!best || best.score === null) {
     return (
       <div className={styles.best}>
-        <p className={styles.bestLabel}>Best so far</p>
-        <p className={styles.bestScore}>{format.NONE}</p>
+        <p className={styles.bestScore}>
+          {format.NONE} <span className={styles.bestLabel}>best so far</span>
+        </p>
         <p className={styles.note}>
           {search.baselines.length
             ? "No candidate was accepted yet. The baselines are measured."
@@ -85,11 +87,10 @@ function Best({ search }: { search: SearchDocument }) {
   }
   return (
     <div className={styles.best}>
-      <p className={styles.bestLabel}>
-        Best so far, over the fastest baseline <StateBadge state={best.verified ? "verified" : "screened"} />
-      </p>
       <p className={styles.bestScore}>
-        {format.ratio(best.score)} <span className={styles.interval}>{interval(best.ci95)}</span>
+        {format.ratio(best.score)} <span className={styles.interval}>{interval(best.ci95)}</span>{" "}
+        <span className={styles.bestLabel}>best so far, over the fastest baseline</span>{" "}
+        <StateBadge state={best.verified ? "verified" : "screened"} />
       </p>
       <p>
         <Link to={`?node=${encodeURIComponent(best.node_id)}`} preventScrollReset>
@@ -123,10 +124,9 @@ function interval(ci95: readonly number[] | null | undefined): string {
 function Ending({ search }: { search: SearchDocument }) {
   if (!search.reason || !["finished", "cancelled"].includes(search.state)) return null;
   return (
-    <p className={styles.ending}>
-      {search.state === "finished" ? "Finished: " : "Cancelled: "}
-      <Untrusted text={search.reason} />
-    </p>
+    <li>
+      {search.state}: <Untrusted text={search.reason} />
+    </li>
   );
 }
 

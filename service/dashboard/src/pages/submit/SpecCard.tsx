@@ -11,7 +11,6 @@ import {
   useToast,
   visible,
 } from "../../design";
-import { lineInWords, lineOf } from "./locate";
 import styles from "./Submit.module.css";
 
 type FieldError = Schemas["FieldError"];
@@ -33,8 +32,8 @@ export function SpecCard({ text, onChange, errors, valid }: SpecCardProps) {
   const [over, setOver] = useState(false);
   const [reveal, setReveal] = useState<{ line: number } | null>(null);
   const found = useMemo(
-    () => (errors ?? []).map((error) => ({ error, line: placeOf(text, error) })),
-    [text, errors],
+    () => (errors ?? []).map((error) => ({ error, line: error.line ?? lineInWords(error) })),
+    [errors],
   );
   const diagnostics = useMemo(
     () =>
@@ -122,10 +121,11 @@ export function SpecCard({ text, onChange, errors, valid }: SpecCardProps) {
   );
 }
 
-function placeOf(text: string, { field, found }: FieldError): number | null {
-  return (
-    lineOf(text, field) ?? (typeof found === "string" && field === "document" ? lineInWords(found) : null)
-  );
+/** Of a text that cannot be read, the line that the parser's words name. */
+function lineInWords({ field, found }: FieldError): number | null {
+  const named =
+    field === "document" && typeof found === "string" ? /\bline (\d+)/.exec(found)?.[1] : undefined;
+  return named === undefined ? null : Number(named);
 }
 
 function Sources({

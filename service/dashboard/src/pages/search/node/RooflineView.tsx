@@ -2,6 +2,7 @@ import { useMemo, useState } from "react";
 import type { ReportDocument, Roofline, RooflinePoint, WorkloadReport } from "../../../api/node";
 import { type Column, EmptyState, Field, format, Select, Table, visible } from "../../../design";
 import { type AxisSpec, Dots, Line, Plot, type Target } from "../../../design/plot";
+import { BandwidthPlot } from "./BandwidthPlot";
 import styles from "./Node.module.css";
 import { type Drawing, drawing, marks, type Peaks, peaksOf } from "./roofline";
 import { Section } from "./Section";
@@ -101,16 +102,15 @@ interface Pointed extends Target {
 function Chart({ workload, peaks }: { workload: Drawn; peaks: Peaks }) {
   const { roofline } = workload;
   const drawn = useMemo(() => drawing(roofline, peaks), [roofline, peaks]);
-  if (!drawn) {
-    return (
-      <EmptyState title={roofline.operations === null ? "No roofline without operations" : "No roofline"}>
-        {roofline.operations === null
-          ? "Operations per byte place a workload on it. State `flops` in the op's spec to have it drawn; the table below compares by bandwidth."
-          : "The judge measured no peak of this device that bounds the workload."}
-      </EmptyState>
-    );
-  }
-  return <Drawn roofline={roofline} drawn={drawn} title={visible(workload.id)} />;
+  const title = visible(workload.id);
+  if (drawn) return <Drawn roofline={roofline} drawn={drawn} title={title} />;
+  if (roofline.operations === null && roofline.bandwidth_gbs !== null)
+    return <BandwidthPlot roofline={roofline} peak={roofline.bandwidth_gbs} title={title} name={pointName} />;
+  return (
+    <EmptyState title="No roofline">
+      The judge measured no peak of this device that bounds the workload.
+    </EmptyState>
+  );
 }
 
 function Drawn({ roofline, drawn, title }: { roofline: Roofline; drawn: Drawing; title: string }) {

@@ -137,6 +137,11 @@ function Workload({ workload, exchange }: { workload: WorkloadReport; exchange: 
           .map((timing) => (
             <li key={timing.contender}>{comparison(timing)}</li>
           ))}
+        {Object.entries(workload.not_timed).map(([name, why]) => (
+          <li key={name}>
+            {contenderName(name)} was not timed: <Untrusted text={why} />
+          </li>
+        ))}
       </ul>
       {isShort(workload, exchange) && (
         <p className={styles.warn}>

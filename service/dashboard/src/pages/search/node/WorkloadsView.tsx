@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 import type { ReportDocument, WorkloadReport } from "../../../api/node";
 import { attackInWords } from "../../../app/attack";
+import { NotTimed } from "../../../app/NotTimed";
 import { Badge, type Column, EmptyState, format, Meter, Table, Untrusted } from "../../../design";
 import { FailureCard } from "./FailureCard";
 import { limits, number, shareOfLimit, shown } from "./failure";
@@ -41,7 +42,12 @@ export function WorkloadsView({ report }: { report: ReportDocument }) {
 
 function columnsOf(report: ReportDocument): Column<WorkloadReport>[] {
   const baselines = [
-    ...new Set(report.workloads.flatMap(({ timings }) => timings.map(({ contender }) => contender))),
+    ...new Set(
+      report.workloads.flatMap(({ timings, not_timed }) => [
+        ...timings.map(({ contender }) => contender),
+        ...Object.keys(not_timed),
+      ]),
+    ),
   ].filter((name) => name !== "candidate");
   const candidate = ({ timings }: WorkloadReport) =>
     timings.find(({ contender }) => contender === "candidate");
@@ -100,7 +106,12 @@ function columnsOf(report: ReportDocument): Column<WorkloadReport>[] {
             header: shortName(name),
             numeric: true,
             sortBy: (row) => row.timings.find(({ contender }) => contender === name)?.time_us,
-            cell: (row) => format.micros(row.timings.find(({ contender }) => contender === name)?.time_us),
+            cell: (row) =>
+              row.not_timed[name] ? (
+                <NotTimed why={row.not_timed[name]} />
+              ) : (
+                format.micros(row.timings.find(({ contender }) => contender === name)?.time_us)
+              ),
           }),
         )
       : [
@@ -119,7 +130,8 @@ function columnsOf(report: ReportDocument): Column<WorkloadReport>[] {
               sortBy: (row) => row.timings.find(({ contender }) => contender === name)?.speedup,
               cell: (row) => {
                 const found = row.timings.find(({ contender }) => contender === name);
-                return format.speedup(found?.speedup, found?.speedup_ci95);
+                const why = row.not_timed[name];
+                return why ? <NotTimed why={why} /> : format.speedup(found?.speedup, found?.speedup_ci95);
               },
             }),
           ),

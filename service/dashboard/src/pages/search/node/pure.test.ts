@@ -43,6 +43,7 @@ function workload(id: string, role: string, times: Record<string, number>): Work
     error: {},
     families: [],
     weight: 1,
+    not_timed: {},
     repeatable: null,
     kernels: [],
     roofline: null,

@@ -102,7 +102,9 @@ interface Mark extends Point {
   point: RooflinePoint;
 }
 
-const LOOKS: Readonly<Record<RooflinePoint["kind"], { tone: PlotTone; shape: DotShape; radius: number }>> = {
+export const LOOKS: Readonly<
+  Record<RooflinePoint["kind"], { tone: PlotTone; shape: DotShape; radius: number }>
+> = {
   node: { tone: "accent", shape: "circle", radius: 6 },
   parent: { tone: "wait", shape: "diamond", radius: 5 },
   champion: { tone: "ok", shape: "square", radius: 4.5 },

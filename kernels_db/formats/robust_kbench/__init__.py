@@ -1,0 +1,1 @@
+"""Imports of the tasks of robust-kbench."""
