@@ -19,7 +19,7 @@ _PARTS = ("technique", "title", "mechanism")
 def last_idea(lineage: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the idea of the last step that had one, from the root to the winner; None where none says how it won.
 
-    A join is passed over for the part that it stands under: its idea tells of numbers and times of its own search. The
+    A join is passed over for the latest of its parts: its idea tells of numbers and times of its own search. The
     candidates that an idea names are told as those of another search: here their numbers are others'.
     """
     steps = [entry for entry in lineage if entry.get("origin") != JOINED]

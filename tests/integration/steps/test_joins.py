@@ -104,8 +104,8 @@ def test_the_join_of_two_winners_is_judged_and_wins(db: Database) -> None:
     assert played.events().count("node.coded") == 3
     with db.reading() as session:
         (kernel,) = session.scalars(select(KernelRow))
-    assert [step["origin"] for step in kernel.lineage] == ["model", "model", "joined"]
-    assert last_idea(kernel.lineage) == played.nodes()[1].idea
+    assert [step["origin"] for step in kernel.lineage] == ["model", "model", "model", "joined"]
+    assert last_idea(kernel.lineage) == played.nodes()[2].idea
 
 
 def test_a_join_that_is_wrong_is_left_at_that(db: Database) -> None:
