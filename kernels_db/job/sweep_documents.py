@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 MOST_SHOWN = 3
-"""Other configurations that a line of words has."""
+"""Other configurations that a line of words has; and a kernel's by key on one workload."""
 
 
 class SweptConfiguration(TypedDict):
@@ -69,21 +69,41 @@ def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None
 
 
 def describe_tuned(workloads: Sequence[Mapping[str, Any]]) -> str | None:
-    """Write in a line what Triton's autotuner took on the bench workloads of a verdict; None where it chose nothing.
+    """Write in a line what Triton's autotuner took on the bench workloads of a verdict; None where it chose nothing."""
+    return "; ".join(list_tuned(workloads)) or None
 
-    Configurations that are the same on all of them are told once.
+
+def list_tuned(workloads: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what Triton's autotuner took on the bench workloads of a verdict, by kernel and workload.
+
+    What is the same on all of a kernel's workloads is told once. A kernel that is launched at several keys on a
+    workload has a configuration for each; they are told with their keys where they differ.
     """
-    took: dict[str, dict[str, str]] = {}
+    took: dict[str, dict[str, dict[str, list[str]]]] = {}
     for workload in workloads:
         for one in workload.get("configurations", ()) if workload["role"] == "bench" else ():
             shown = {name: value for name, value in one["configuration"].items() if (name, value) != ("num_ctas", 1)}
-            took.setdefault(one["kernel"], {}).setdefault(workload["id"], _named(shown))
-    told = []
-    for kernel, found in took.items():
+            by_configuration = took.setdefault(one["kernel"], {}).setdefault(workload["id"], {})
+            by_configuration.setdefault(_named(shown), []).append(f"[{', '.join(map(str, one['key']))}]")
+    told: list[str] = []
+    for kernel, by_workload in took.items():
+        found = {name: _by_key(keys) for name, keys in by_workload.items()}
         alike = len(set(found.values())) == 1
-        by_workload = list(found.values())[:1] if alike else [f"{name} {values}" for name, values in found.items()]
-        told.append(f"autotuned {kernel}: {'; '.join(by_workload)}")
-    return "; ".join(told) or None
+        first, *others = list(found.values())[:1] if alike else [f"{name} {values}" for name, values in found.items()]
+        told += [f"autotuned {kernel}: {first}", *others]
+    return tuple(told)
+
+
+def _by_key(keys: Mapping[str, Sequence[str]]) -> str:
+    """Write the configurations of a kernel on one workload, each with its keys where there are several."""
+    if len(keys) == 1:
+        return next(iter(keys))
+    shown = [
+        f"{values} at key {', '.join([*at[:MOST_SHOWN], *['...'][: len(at) - MOST_SHOWN]])}"
+        for values, at in list(keys.items())[:MOST_SHOWN]
+    ]
+    more = [f"{len(keys) - MOST_SHOWN} more"] if len(keys) > MOST_SHOWN else []
+    return " and ".join(shown + more)
 
 
 def _named(values: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ class ModelStep:
         An unreadable reply is asked again with the error that was found, as often as the step's budget allows. A
         reflection comes first where the step has one; its lessons go into the request for ideas.
         """
-        own = request_context(self.work, exemplars=self.settings.exemplars)
+        own = self._context()
         private = Private.here(self.settings)
         calls: list[ModelCall] = []
         # Replies from before it was put off count: a step has its calls once, however often it begins. One is always
@@ -96,6 +96,12 @@ class ModelStep:
                 return self._give_in(f"no readable reply in {len(calls)} calls: {problem}", calls)
             logger.info("the reply could not be read; asking again", problem=problem)
             context = requests.reask(context, reply.text, problem)
+
+    def _context(self) -> requests.RequestContext:
+        """Return the facts of the request; kernels to read are asked for only where they are on and it shows them."""
+        context = request_context(self.work)
+        most = requests.most_exemplars(context) if self.settings.exemplars else 0
+        return replace(context, exemplars=steps.read_exemplars(self.db, self.work, most)) if most else context
 
     def _lessons(
         self, request: ModelRequest, model: Model, reply: ModelReply, calls: list[ModelCall]
@@ -193,8 +199,8 @@ class ModelStep:
         )
 
 
-def request_context(work: Work, *, exemplars: bool = True) -> requests.RequestContext:
-    """Return the facts from which the request of a model step is built; `exemplars`: kernels to read are among them."""
+def request_context(work: Work) -> requests.RequestContext:
+    """Return the facts from which the request of a model step is built, without kernels to read."""
     op, target = parse_op(work.op), Target.parse(work.target)
     kind: Literal["ideate", "code", "repair"] = "ideate"
     if work.kind == "code":
@@ -212,7 +218,6 @@ def request_context(work: Work, *, exemplars: bool = True) -> requests.RequestCo
         other=_facts(work.other),
         leads_on=work.leads_on,
         joins=work.joins,
-        exemplars=work.exemplars if exemplars else (),
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,

@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from warpsmith.kernels_db.job.means import weight_of
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.ranking import score
 from warpsmith.workers.search.tree import NodeView
 
-ORIGIN = "joined"
+ORIGIN = JOINED
 """The `origin` of a node whose candidate was put together from others."""
 
 SURE_LEAD = 1.05

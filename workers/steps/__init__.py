@@ -41,6 +41,7 @@ from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdic
 from warpsmith.workers.steps.outages import defer, put_off
 from warpsmith.workers.steps.pruning import Pruned, prune
 from warpsmith.workers.steps.quotas import QuotaReached, check_device, find_reached_quota, wait_for_quota
+from warpsmith.workers.steps.reading import read_exemplars
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.turns import take
 from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, UnknownSearch, Work, WrongState
@@ -84,6 +85,7 @@ __all__ = [
     "pause",
     "prune",
     "put_off",
+    "read_exemplars",
     "reconcile",
     "refusal",
     "renew",

@@ -8,15 +8,15 @@ like any candidate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.lineage import last_idea
 from warpsmith.kernels_db.store.records import Offer, similar_kernels
-from warpsmith.kernels_db.store.tables import KernelRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers.search.tree import Budget
 from warpsmith.workers.steps.planting import adopt
 from warpsmith.workers.steps.rows import add_event
@@ -27,9 +27,6 @@ SHARE_OF_CANDIDATES = 4
 
 The rest are for the search itself.
 """
-
-_NEEDED = ("technique", "title", "mechanism")
-"""Parts of an idea that the search works with."""
 
 
 def choose_seeds(
@@ -51,7 +48,7 @@ def choose_seeds(
 def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequence[Offer], now: float) -> None:
     """Add a node for each of `offers` under the root; an event names the kernel it came from."""
     for offer in offers:
-        technique, idea = _last_idea(offer.kernel)
+        idea = last_idea(offer.kernel.lineage)
         node = adopt(
             session,
             search,
@@ -60,17 +57,8 @@ def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequ
             origin="stored",
             source=offer.kernel.source,
             language=offer.kernel.language,
-            technique=technique,
+            technique=None if idea is None else idea["technique"][:64],
             idea=idea,
         )
         told = {"kernel_id": offer.kernel.id, "op": offer.op, "target": offer.kernel.target}
         add_event(session, search, "node.seeded", now, node, similarity=round(offer.similarity, 3), **told)
-
-
-def _last_idea(kernel: KernelRow) -> tuple[str | None, dict[str, Any] | None]:
-    """Technique and idea of the last node in the kernel's lineage that had one."""
-    for entry in reversed(kernel.lineage):
-        idea = entry.get("idea")
-        if isinstance(idea, Mapping) and all(isinstance(idea.get(key), str) for key in _NEEDED):
-            return idea["technique"][:64], dict(idea)
-    return None, None

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import Counterexample
-from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -201,7 +200,7 @@ class Tried(NamedTuple):
     times: tuple[BenchTime, ...] = ()
     built: Mapping[str, Any] | None = None
     sweep: Mapping[str, Any] | None = None
-    tuned: str | None = None
+    tuned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,8 +215,7 @@ class Work:
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
-    joins: the search's policy joins candidates by size itself. exemplars: verified kernels of other ops that are worth
-    reading, for ideas on the root and for code.
+    joins: the search's policy joins candidates by size itself.
     """
 
     attempt_id: str
@@ -245,4 +243,3 @@ class Work:
     other: NodeRecord | None = None
     leads_on: tuple[str, ...] = ()
     joins: bool = False
-    exemplars: tuple[Exemplar, ...] = ()

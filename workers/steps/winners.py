@@ -154,6 +154,7 @@ def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:
         {
             "node_id": node.id,
             "seq": node.seq,
+            "origin": node.origin,
             "round": node.round,
             "technique": node.technique,
             "idea": node.idea,

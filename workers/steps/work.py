@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -11,12 +10,10 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
-from warpsmith.kernels_db.job.sweep_documents import describe_tuned
-from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.job.sweep_documents import list_tuned
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
-from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
+from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
-from warpsmith.kernels_db.store.records import parsed
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
@@ -26,10 +23,7 @@ from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Trie
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
 
-NAMED = re.compile(r"#(\d{1,6})\b")
 MOST_NAMED = 8
-
-MOST_EXEMPLARS = 2
 
 MOST_TIMED = 80
 """Latest accepted candidates whose times by workload and kernels the ledger tells.
@@ -74,20 +68,8 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
-        exemplars=_exemplars(session, search, node, attempt),
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
     )
-
-
-def _exemplars(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> tuple[Exemplar, ...]:
-    """Return the kernels to read for ideas on the root, and for code that is written first."""
-    on_root = attempt.kind == "ideate" and node.seq == 0
-    if not on_root and (attempt.kind, attempt.ordinal) != ("code", 0):
-        return ()
-    op, target = parsed(search.op_id, session.get_one(OpRow, search.op_id).spec), Target.parse(search.target)
-    if op is None:
-        return ()
-    return find_exemplars(session, op, target, search.language, node.technique, MOST_EXEMPLARS, search.team)
 
 
 def find_leader(
@@ -126,7 +108,7 @@ def _best_written(session: Session, search: SearchRow) -> NodeRow | None:
 def _named_in(node: NodeRow) -> tuple[int, ...]:
     """Return the numbers of candidates that the node's idea names, as #7."""
     text = " ".join(str(value) for value in (node.idea or {}).values())
-    return tuple(dict.fromkeys(int(number) for number in NAMED.findall(text)))[:MOST_NAMED]
+    return tuple(dict.fromkeys(int(number) for number in NUMBERED.findall(text)))[:MOST_NAMED]
 
 
 def _accepted(session: Session, search_id: str, seqs: Sequence[int], parent_seq: int) -> NodeRow | None:
@@ -221,12 +203,12 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     bench, built = _bench_results(session, accepted), _reports(session, accepted)
     found = []
     for node_id, *row in rows:
-        times, tuned = bench.get(node_id, ((), None))
+        times, tuned = bench.get(node_id, ((), ()))
         found.append(Tried._make((*row, times, *built.get(node_id, (None, None)), tuned)))
     return tuple(found)
 
 
-def _bench_results(session: Session, node_ids: list[str]) -> dict[str, tuple[tuple[BenchTime, ...], str | None]]:
+def _bench_results(session: Session, node_ids: list[str]) -> dict[str, tuple[tuple[BenchTime, ...], tuple[str, ...]]]:
     """Return the bench times of each node's latest accepted verdict, and what Triton's autotuner took, by the node."""
     columns = (VerdictRow.node_id, VerdictRow.document["workloads"])
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), VerdictRow.verdict == "accepted")
@@ -237,7 +219,7 @@ def _bench_results(session: Session, node_ids: list[str]) -> dict[str, tuple[tup
                 for entry in workloads
                 if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
             ),
-            describe_tuned(workloads),
+            list_tuned(workloads),
         )
         for node_id, workloads in session.execute(query.order_by(VerdictRow.id)).tuples()
     }

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
+from sqlalchemy import select
 
 from tests.support.steps_support import OP, TARGET, Driver, verdict
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import SearchRow
+from warpsmith.kernels_db.store.lineage import last_idea
+from warpsmith.kernels_db.store.tables import KernelRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.search.policy import next_steps
@@ -100,6 +102,10 @@ def test_the_join_of_two_winners_is_judged_and_wins(db: Database) -> None:
     assert {attempt.kind for attempt in played.attempts() if attempt.node_id == joined.id} == {"judge", "verify"}
     assert search.candidates == 3
     assert played.events().count("node.coded") == 3
+    with db.reading() as session:
+        (kernel,) = session.scalars(select(KernelRow))
+    assert [step["origin"] for step in kernel.lineage] == ["model", "model", "model", "joined"]
+    assert last_idea(kernel.lineage) == played.nodes()[2].idea
 
 
 def test_a_join_that_is_wrong_is_left_at_that(db: Database) -> None:

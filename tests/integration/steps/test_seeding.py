@@ -103,6 +103,19 @@ def test_seeds_are_judged_like_any_candidate_after_the_baselines(db: Database) -
     assert [driver.claim(message.attempt_id).level for message in messages] == ["baseline"]
 
 
+def test_a_seed_that_was_joined_brings_the_idea_of_its_part_and_no_numbers(db: Database) -> None:
+    part = idea(3, "compute") | {"mechanism": "as #1 does, in registers"}
+    join = idea(9, "control_flow") | {"title": "Join #3 and #7 by size"}
+    lineage = [
+        {"seq": 0, "origin": "model", "idea": None},
+        {"seq": 3, "origin": "model", "idea": part},
+        {"seq": 9, "origin": "joined", "idea": join},
+    ]
+    store(db, number=1, lineage=lineage)
+    seed = Driver(db, create(db, seeds=3)).nodes()[1]
+    assert (seed.technique, seed.idea) == ("compute", part | {"mechanism": "as no. 1 of its search does, in registers"})
+
+
 def test_a_search_with_seeds_ends_as_one_without(db: Database) -> None:
     store(db, number=1, score=50.0)
     driver = Driver(db, create(db, seeds=3))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from tests import REPOSITORY
 from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
+from warpsmith.kernels_db.store.exemplars import MOST_OF_AN_OP, Exemplar, find_exemplars
+from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.structure import likeness, structure
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, KernelRow
 
@@ -61,6 +63,83 @@ def test_those_that_won_by_the_technique_come_first(db: Database) -> None:
         order = [one.idea["technique"] == technique for one in sorted_by_it]
         assert order == sorted(order, reverse=True)
         assert any(order)
+
+
+IDEA = {"technique": "fusion", "title": "one pass", "mechanism": "each row is read once"}
+
+
+def add_kernels(db: Database, op: Op, count: int, **changes: Any) -> None:
+    """Store kernels of `op` that are faster than any that ships."""
+    values: dict[str, Any] = {"lineage": [{"seq": 1, "origin": "model", "idea": IDEA}], "score": 90.0, **changes}
+    with db.writing() as session:
+        row, _ = add_op(session, op, 9e9)
+        session.flush()
+        session.add_all(
+            KernelRow(
+                id=f"kn_{row.id[-8:]}_{number}",
+                op_id=row.id,
+                target=str(GPU),
+                language="cuda",
+                source=f"# {number}\n",
+                source_digest=f"{number:064d}",
+                ci_low=80.0,
+                ci_high=99.0,
+                envelope={},
+                evidence={},
+                created_at=9e9,
+                **values,
+            )
+            for number in range(count)
+        )
+
+
+@pytest.mark.parametrize("other", ["conv2d", "rms_norm", "layer_norm"])
+def test_many_fast_kernels_of_one_op_leave_the_others_their_place(db: Database, other: str) -> None:
+    stock(db)
+    before = {one.op for one in found(db, example("rms_norm"), "cuda")}
+    assert "layer_norm" in before
+    add_kernels(db, example(other), 200)
+    assert {one.op for one in found(db, example("rms_norm"), "cuda")} == before
+
+
+def test_kernels_without_an_idea_take_no_place(db: Database) -> None:
+    stock(db)
+    before = found(db, example("rms_norm"), "cuda")
+    assert "layer_norm" in {one.op for one in before}
+    add_kernels(db, example("layer_norm"), MOST_OF_AN_OP + 1, lineage=[{"seq": 0, "idea": None}])
+    assert found(db, example("rms_norm"), "cuda") == before
+
+
+def test_a_join_is_read_by_the_idea_of_its_part_and_without_its_search_s_numbers(db: Database) -> None:
+    part = IDEA | {"mechanism": "as #3 does, with wider loads"}
+    join = IDEA | {"technique": "control_flow", "title": "Join #3 and #7 by size"}
+    lineage = [
+        {"seq": 0, "origin": "model", "idea": None},
+        {"seq": 3, "origin": "model", "idea": part},
+        {"seq": 9, "origin": "joined", "idea": join},
+    ]
+    add_kernels(db, example("layer_norm"), 1, lineage=lineage)
+    (one,) = found(db, example("rms_norm"), "cuda")
+    assert (one.idea["title"], one.idea["mechanism"]) == ("one pass", "as no. 3 of its search does, with wider loads")
+
+
+def test_sources_of_the_chosen_alone_are_read_and_ops_once(db: Database) -> None:
+    stock(db)
+    add_kernels(db, example("layer_norm"), 20)
+    first = found(db, example("rms_norm"), "cuda", most=1)
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        assert found(db, example("rms_norm"), "cuda", most=1) == first
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+    assert not [statement for statement in statements if "ops.spec" in statement]
+    (of_sources,) = [statement for statement in statements if "kernels.source," in statement]
+    assert "kernels.lineage" not in of_sources
 
 
 @pytest.mark.parametrize(

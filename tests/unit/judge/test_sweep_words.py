@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.prompt_scenarios import LEDGER
-from warpsmith.kernels_db.job.sweep_documents import describe_tuned
-from warpsmith.workers.llm.prompt.requests import ledger_entry, ledger_lines
+from warpsmith.kernels_db.job.sweep_documents import describe_tuned, list_tuned
+from warpsmith.workers.llm.prompt.requests import MAX_LEDGER_TIMES, ledger_entry, ledger_lines
 
 
 def took(name: str, block: int, *, role: str = "bench", kernel: str = "scale") -> dict[str, Any]:
@@ -45,8 +45,50 @@ def test_the_ledger_tells_it_of_an_accepted_candidate() -> None:
         "idea": None,
         "gate": "time",
         "reason": None,
-        "tuned": "autotuned scale: BLOCK=256",
+        "tuned": ("autotuned scale: BLOCK=256",),
     }
     entry = ledger_entry(verdict="accepted", score=1.5, **values)
     assert any("autotuned scale: BLOCK=256" in line for line in ledger_lines((*LEDGER, entry)))
     assert "autotuned" not in ledger_entry(verdict="rejected", score=None, **values).cause
+
+
+def at_keys(name: str, *taken: tuple[list[int], int]) -> dict[str, Any]:
+    """A workload on which a kernel is launched at several values of its key."""
+    configurations = [{"kernel": "k", "key": key, "configuration": {"B": block}} for key, block in taken]
+    return {"id": name, "role": "bench", "configurations": configurations}
+
+
+def test_a_kernel_that_is_tuned_for_several_keys_on_one_workload_has_them_all_told() -> None:
+    two = at_keys("b", ([8, 2], 1), ([16, 2], 2))
+    assert describe_tuned([two]) == "autotuned k: B=1 at key [8, 2] and B=2 at key [16, 2]"
+    told = describe_tuned([at_keys("a", ([8, 2], 1)), two])
+    assert told == "autotuned k: a B=1; b B=1 at key [8, 2] and B=2 at key [16, 2]"
+    assert describe_tuned([at_keys("b", ([8], 1), ([16], 1))]) == "autotuned k: B=1", "keys that are alike are not told"
+
+
+def test_a_kernel_with_many_keys_is_told_in_a_few_words() -> None:
+    differing = describe_tuned([at_keys("b", *(([number], number) for number in range(9)))])
+    assert differing == "autotuned k: B=0 at key [0] and B=1 at key [1] and B=2 at key [2] and 6 more"
+    mixed = describe_tuned([at_keys("b", ([99], 2), *(([number], 1) for number in range(9)))])
+    assert mixed == "autotuned k: B=2 at key [99] and B=1 at key [0], [1], [2], ..."
+
+
+def test_the_ledger_keeps_registers_and_spills_beside_many_choices_of_the_tuner() -> None:
+    kernels = [{"name": "k", "registers": 128, "spills": 64}]
+    workloads = [
+        took(f"workload_{number}", 16 * number, kernel=kernel) for kernel in ("scale", "sum") for number in range(12)
+    ]
+    chosen = list_tuned(workloads)
+    assert len(chosen) == 24
+    entry = ledger_entry(
+        seq=1,
+        idea=None,
+        verdict="accepted",
+        gate="time",
+        score=1.5,
+        reason=None,
+        built={"kernels": kernels},
+        tuned=chosen,
+    )
+    assert entry.cause.split("; ") == ["`k` 128 registers, 64 bytes spilled", *chosen[:MAX_LEDGER_TIMES]]
+    assert "128 registers, 64 bytes spilled" in ledger_lines((entry,))[0]

@@ -27,7 +27,7 @@ from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.text import middle_cut, one_line
 
 MAX_LEDGER_LINES = 80
-MAX_LEDGER_TIMES = 4
+MAX_LEDGER_TIMES = 4  # and as many choices of Triton's tuner
 MAX_REASON_CHARS = 140
 MAX_CAUSE_CHARS = 340  # with times, a sweep and resources
 MAX_ECHO_CHARS = 6_000
@@ -276,6 +276,13 @@ def _reflect(context: RequestContext) -> dict[str, Any]:
     return {**_history(context), "lessons": MAX_LESSONS}
 
 
+def most_exemplars(context: RequestContext) -> int:
+    """Return how many exemplars the request shows: for ideas on the root, not of a restart, and for code."""
+    if context.kind == "ideate":
+        return 0 if context.parent or context.avoid else 2
+    return 1 if context.kind == "code" else 0
+
+
 def _ideate(context: RequestContext) -> dict[str, Any]:
     return {
         **_history(context),
@@ -284,7 +291,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
         "avoid": list(context.avoid),
-        "exemplars": [] if context.parent or context.avoid else exemplars(context.exemplars, with_code=False),
+        "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=False),
         "ideas": context.ideas,
         "techniques": [name for name in TECHNIQUES if name not in context.avoid],
     }
@@ -296,7 +303,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_measured(context),
         "idea": context.idea,
         "play": _play(context.idea),
-        "exemplars": exemplars(context.exemplars[:1], with_code=context.parent is None),
+        "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=context.parent is None),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
         "other": None if context.other is None or context.parent is None else _other(context.other, context),
@@ -365,13 +372,13 @@ def ledger_entry(
     times: Sequence[tuple[str, float, float]] = (),
     built: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Any] | None = None,
-    tuned: str | None = None,
+    tuned: Sequence[str] = (),
 ) -> LedgerEntry:
     """Build the entry of a node, from the columns of its row.
 
     A right candidate needs no reason: its interval says more, and its `times`, which are a bench workload, microseconds
-    and the speed-up over the fastest baseline each, the `sweep` over its tunables, what Triton's tuner chose (`tuned`),
-    and the resources of its kernels, by the compile report `built`.
+    and the speed-up over the fastest baseline each, the `sweep` over its tunables, the resources of its kernels, by the
+    compile report `built`, and last, as the most of it can be, what Triton's tuner chose (`tuned`).
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
@@ -380,8 +387,8 @@ def ledger_entry(
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
         swept = [] if sweep is None else [describe_sweep(sweep)]
-        chosen = [] if tuned is None else [tuned]
-        told = "; ".join(spans + shown + swept + chosen + resources(built or {}))
+        chosen = list(tuned[:MAX_LEDGER_TIMES])
+        told = "; ".join(spans + shown + swept + resources(built or {}) + chosen)
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
