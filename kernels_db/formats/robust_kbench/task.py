@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -54,13 +55,13 @@ def get_inputs():
 """
 _NAMED_INIT = """
 
-def _configured(model):
+def _configure_task_model(model):
     from functools import partialmethod
 
     model.__init__ = partialmethod(model.__init__, {init})
 
 
-_configured(Model)
+_configure_task_model(Model)
 """
 """Arguments of Model that it takes by name alone: `get_init_inputs()` has those by position."""
 
@@ -81,29 +82,26 @@ def get_inputs():
     return [*found, torch.randn(tuple(shape))]
 
 
-def _is_floating(value):
-    import torch
-
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
 def _differentiated(compute):
     """Return the gradients of the floating inputs and of the parameters, given that of the result."""
     import torch
+
+    def is_floating(value):
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
 
     def forward(self, *given):
         if getattr(self, "_forward_alone", False):
             return compute(self, *given)
         *inputs, gradient = given
         with torch.enable_grad():
-            inputs = [one.detach().clone().requires_grad_() if _is_floating(one) else one for one in inputs]
+            inputs = [one.detach().clone().requires_grad_() if is_floating(one) else one for one in inputs]
             parameters = {name: one.detach().clone().requires_grad_() for name, one in self.named_parameters()}
             self._forward_alone = True
             try:
                 found = torch.func.functional_call(self, parameters, tuple(inputs))
             finally:
                 self._forward_alone = False
-            wanted = [*(one for one in inputs if _is_floating(one)), *parameters.values()]
+            wanted = [*(one for one in inputs if is_floating(one)), *parameters.values()]
             gradients = torch.autograd.grad(found, wanted, gradient, allow_unused=True)
         return tuple(one for one in gradients if one is not None)  # what the result does not depend on has none
 
@@ -199,7 +197,7 @@ def _configuration(file: RawFile) -> dict[str, dict[str, Any]]:
         if not isinstance(given, list) or not given or not isinstance(given[0], dict):
             raise refused(field, given, "a list whose first member is an object")
         for name, value in given[0].items():
-            if not name.isidentifier() or not name.isascii():
+            if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
                 raise refused(field, name, "names of Python parameters")
             if not _is_plain(value):
                 raise refused(f"{field}.{name}", value, "a number, a text, null or a list of these")

@@ -97,6 +97,7 @@ def test_the_gradients_are_those_of_autograd() -> None:
         ({"single_init_configs": []}, "single_init_configs", "[]"),
         ({"single_input_configs": [3]}, "single_input_configs", "[3]"),
         ({"single_input_configs": [{"batch size": 3}]}, "single_input_configs", "batch size"),
+        ({"single_init_configs": [{"class": 3}]}, "single_init_configs", "class"),
         ({"single_input_configs": [{"batch_size": {"a": 1}}]}, "single_input_configs.batch_size", '{"a": 1}'),
         ({"single_shared_configs": [{}]}, "Model", "no value for features"),
     ],
