@@ -80,6 +80,21 @@ def _unknown_axes() -> bytes:
     return _spec(axes=axes, inputs=inputs)
 
 
+def _near_misses() -> bytes:
+    """Wrong words that are each like every one of the names there are, of 100 characters and of 30."""
+    axes = {
+        f"{'ab' * length}{number:04}": {"kind": "const", "value": 1} for number in range(500) for length in (48, 13)
+    }
+    words = [f"{'ba' * length}{number:04}" for number in range(8) for length in (48, 13)]
+    inputs = [{"name": f"x{number}", "shape": words, "dtype": "float23"} for number in range(64)]
+    return _spec(axes=axes, inputs=inputs)
+
+
+def _long_key() -> bytes:
+    """A key that is part of the path of each value below it."""
+    return f"? {'k' * 900_000}\n: [{'1,' * 29_000}1]\nname: 5\n".encode()
+
+
 def _wrong_workloads() -> bytes:
     return _spec(workloads=[{"id": "!", "role": "?", "axes": {"n": 0}} for _ in range(30_000)])
 
@@ -163,6 +178,8 @@ BODIES = (
     BodyAttack("15,000 axes x 1,024 workloads", "/v1/ops", JSON, _many_axes),
     BodyAttack("20,000 axes, each of the next", "/v1/ops", JSON, _axis_chain),
     BodyAttack("errors that each list 5,000 axes", "/v1/ops", JSON, _unknown_axes),
+    BodyAttack("wrong words, each like 1,000 axes", "/v1/ops", JSON, _near_misses),
+    BodyAttack("a key of 0.9 MB above 29,000 values", "/v1/ops/validate", YAML, _long_key),
     BodyAttack("30,000 wrong workloads", "/v1/ops", JSON, _wrong_workloads),
     BodyAttack("an error that shows 1.5 MB", "/v1/ops", JSON, _long_found),
     BodyAttack("15 Python sources of 100 kB", "/v1/ops", JSON, _sources),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from importlib import resources
@@ -15,6 +16,29 @@ from warpsmith.kernels_db.spec.op import parse_op
 LICENSE = "Apache-2.0"
 LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith; edit it as your own.\n"
 WIDTH = 118
+
+_FAULT = re.compile(r"((?:baseline \S+ )?does not run(?: on \S+)?)(?:: | \()(?:([a-z_]+): )?.*", re.DOTALL)
+"""What a verdict says of a baseline that does not run: that, the kind of its fault, and the fault's own words."""
+
+
+def published(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a kernel's evidence for others: as it is, but without the words of the baselines' faults.
+
+    They are what PyTorch and compilers wrote on the judge's host, and may name its files.
+    """
+    rows = [
+        {**row, "not_timed": {name: _without_words(why) for name, why in row["not_timed"].items()}}
+        if "not_timed" in row
+        else row
+        for row in evidence["workloads"]
+    ]
+    notes = {"notes": [_without_words(note) for note in evidence["notes"]]} if "notes" in evidence else {}
+    return {**evidence, "workloads": rows, **notes}
+
+
+def _without_words(text: str) -> str:
+    fault = _FAULT.fullmatch(text)
+    return text if fault is None else ": ".join(filter(None, fault.groups()))
 
 
 def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
@@ -33,7 +57,7 @@ def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
 
 
 def _origin(kernel: ExportedKernel) -> dict[str, Any]:
-    op, evidence = parse_op(kernel.spec), kernel.evidence
+    op, evidence = parse_op(kernel.spec), published(kernel.evidence)
     return {
         "name": kernel_name(kernel),
         "kernel": kernel.id,

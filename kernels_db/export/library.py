@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.export.evidence import LICENSE
+from warpsmith.kernels_db.export.evidence import LICENSE, published
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name, write_project
 from warpsmith.kernels_db.job.means import limit_fraction
 
@@ -28,7 +28,7 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
 
     Raises FileExistsError where it exists.
     """
-    verdict = json.dumps(kernel.evidence, allow_nan=False, separators=(",", ":")) + "\n"
+    verdict = json.dumps(published(kernel.evidence), allow_nan=False, separators=(",", ":")) + "\n"
     files = {
         OP: _json(kernel.spec),
         CANDIDATE: kernel.source,

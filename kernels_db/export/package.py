@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from warpsmith.kernels_db.export.evidence import in_docstring, license_text, provenance
+from warpsmith.kernels_db.export.evidence import in_docstring, license_text, provenance, published
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import (
     RUNTIME_DEPENDENCIES,
@@ -109,7 +109,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
     for kernel in kernels:
         documents = {
             "envelope": json.dumps(kernel.envelope, indent=1, sort_keys=True),
-            "evidence": json.dumps(kernel.evidence, indent=1, sort_keys=True),
+            "evidence": json.dumps(published(kernel.evidence), indent=1, sort_keys=True),
             "lineage": json.dumps(kernel.lineage, indent=1),
         }
         name = kernel_name(kernel)

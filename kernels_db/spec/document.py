@@ -6,7 +6,7 @@ It has no aliases, duplicate keys or values that JSON cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import yaml
@@ -63,7 +63,7 @@ def check_plain(document: Any) -> None:
     """
     if (found := count_values(document, MAX_VALUES)) > MAX_VALUES:
         _refuse(f"{found} values", f"at most {MAX_VALUES} values, keys included")
-    errors = limited(_unplain(document, "", 0))
+    errors = limited(SpecError(_path(steps), found, expected) for steps, found, expected in _unplain(document, 0))
     if errors:
         raise SpecErrors(errors)
 
@@ -94,20 +94,30 @@ def _refuse(found: object, expected: str) -> NoReturn:
     raise SpecErrors([SpecError("document", found, expected)])
 
 
-def _unplain(value: Any, path: str, depth: int) -> Iterator[SpecError]:
+def _path(steps: Iterable[str]) -> str:
+    return "".join(steps).removeprefix(".") or "document"
+
+
+def _unplain(value: Any, depth: int) -> Iterator[tuple[tuple[str, ...], object, str]]:
+    """Yield the steps to each bad value, what was found and what was expected.
+
+    The paths of good ones are not made, for a long key may stand above many of them.
+    """
     if depth > MAX_DEPTH:
-        yield SpecError(path, "more levels", f"at most {MAX_DEPTH} levels of nesting")
+        yield (), "more levels", f"at most {MAX_DEPTH} levels of nesting"
     elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, str) and expected_scalar(key) is None:
-                yield from _unplain(item, f"{path}.{key}" if path else key, depth + 1)
+                for steps, found, expected in _unplain(item, depth + 1):
+                    yield (f".{key}", *steps), found, expected
             else:
-                yield SpecError(path or "document", f"the key {key!r}", "keys that are text (quote them), without NUL")
+                yield (), f"the key {key!r}", "keys that are text (quote them), without NUL"
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _unplain(item, f"{path}[{index}]", depth + 1)
-    elif (expected := expected_scalar(value)) is not None:
-        yield SpecError(path or "document", value, expected)
+            for steps, found, expected in _unplain(item, depth + 1):
+                yield (f"[{index}]", *steps), found, expected
+    elif (wanted := expected_scalar(value)) is not None:
+        yield (), value, wanted
 
 
 class _SpecComposer(Composer, SafeConstructor, Resolver):

@@ -9,6 +9,9 @@ from typing import Any
 
 LONGEST_FOUND = 200
 
+LONGEST_FIELD = 500
+"""Characters of a field that an error shows; the names of a good spec make none so long."""
+
 MAX_ERRORS = 100
 """Errors of one document that are told; the last of more says that there are more."""
 
@@ -21,17 +24,17 @@ _ENCODER = json.JSONEncoder(default=repr, skipkeys=True)
 class SpecError(ValueError):
     """One bad field.
 
-    `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text. `line`: of the
-    text that was read, from 1; None where there was none or the field has no place in it. `str()` reads
-    "inputs[1].dtype (line 7): found 'float31', expected one of ...".
+    `found` is a JSON scalar, shortened where it is long, as `field` is; containers are shown as shortened JSON text.
+    `line`: of the text that was read, from 1; None where there was none or the field has no place in it. `str()`
+    reads "inputs[1].dtype (line 7): found 'float31', expected one of ...".
     """
 
     def __init__(self, field: str, found: object, expected: str, line: int | None = None) -> None:
-        self.field = field
+        self.field = _shortened(field, LONGEST_FIELD)
         self.found = shown(found)
         self.expected = expected
         self.line = line
-        super().__init__(field, self.found, expected, line)
+        super().__init__(self.field, self.found, expected, line)
 
     def __str__(self) -> str:
         found = "nothing" if self.found is None else repr(self.found)
@@ -85,7 +88,11 @@ def shown(value: object) -> Any:
     else:
         text = repr(value)
     text = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
-    return text if len(text) <= LONGEST_FOUND else text[: LONGEST_FOUND - 3] + "..."
+    return _shortened(text, LONGEST_FOUND)
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _beginning(value: object) -> str:

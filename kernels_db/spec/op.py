@@ -17,6 +17,7 @@ from warpsmith.kernels_db.spec.document import check_plain, check_size, read_doc
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, limited
 from warpsmith.kernels_db.spec.field_errors import converted
 from warpsmith.kernels_db.spec.lines import with_lines
+from warpsmith.kernels_db.spec.near_misses import few_suggestions
 from warpsmith.kernels_db.spec.parts import parts_of
 from warpsmith.kernels_db.spec.schema import Op, Workload
 from warpsmith.kernels_db.spec.target import Target
@@ -59,12 +60,13 @@ def parse_op(document: Mapping[str, Any]) -> Op:
     check_size(document)
     op = None
     errors: list[SpecError] = []
-    try:
-        op = Op.model_validate(document)
-    except ValidationError as error:
-        errors = converted(error, Op, document)
-    told = {error.field for error in errors}
-    errors = limited([*errors, *(error for error in check(parts_of(document)) if error.field not in told)])
+    with few_suggestions():
+        try:
+            op = Op.model_validate(document)
+        except ValidationError as error:
+            errors = converted(error, Op, document)
+        told = {error.field for error in errors}
+        errors = limited([*errors, *(error for error in check(parts_of(document)) if error.field not in told)])
     if op is None or errors:
         raise SpecErrors(errors)
     return op

@@ -113,6 +113,12 @@ def list_ops(
     return _page(session, OpRow, filters, limit, after)
 
 
+def list_op_names(session: Session, *, limit: int, team: str | None = None) -> list[str]:
+    """List the names of ops, each once, those of the newest ops first; no spec is read."""
+    names = select(OpRow.name).where(*is_held_readably(OpRow.id, team)).group_by(OpRow.name)
+    return list(session.scalars(names.order_by(func.max(OpRow.created_at).desc(), OpRow.name).limit(limit)))
+
+
 def list_counterexamples(
     session: Session,
     *,

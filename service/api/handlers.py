@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
+from warpsmith.kernels_db.spec.near_misses import few_suggestions
 from warpsmith.kernels_db.store import db
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import (
@@ -109,8 +110,9 @@ def _convert_validation(request: Request, error: RequestValidationError) -> Inva
     annotation = None if field is None else field.field_info.annotation
     model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     found = []
-    for one in error.errors():
-        found += field_errors([one], model if one["loc"][0] == "body" else None, error.body)
+    with few_suggestions():
+        for one in error.errors():
+            found += field_errors([one], model if one["loc"][0] == "body" else None, error.body)
     return InvalidInput(found)
 
 

@@ -43,6 +43,6 @@ def find_op(service: Service, session: Session, text: str, team: str | None, fie
     examples = list_examples()
     if text in examples:
         return load_op(examples[text])
-    names = [row.name for row in listing.list_ops(session, limit=MOST_READ, team=team).items]
+    names = listing.list_op_names(session, limit=MOST_READ, team=team)
     expected = f"a spec, or the id ({STORED}...) or name of an op (GET /v1/ops, GET /v1/examples)"
     raise InvalidInput.one(field, text, f"{expected}{suggest(text, [*names, *examples])}")

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.spec.basic_types import refuse
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.tables import PoolRow, TeamRow
 from warpsmith.kernels_db.store.teams import may_read_held
@@ -38,6 +39,9 @@ LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
 Triton's interpreter runs on a CPU but says nothing of speed, so a search does not offer it.
 """
 
+LONGEST_NAMED = 128
+"""Characters of an op's id or name."""
+
 DEFAULT_POLICY = {"name": "idea_beam"}
 
 ADD_RELU: dict[str, Any] = {
@@ -52,6 +56,18 @@ ADD_RELU: dict[str, Any] = {
         {"id": "ragged", "role": "test", "axes": {"n": 1021}},
     ],
 }
+
+
+def _check_op(value: object) -> object:
+    """Refuse what is no op, before the members of a union each say so of a field that is not there."""
+    if value is None or isinstance(value, dict) or (isinstance(value, str) and 0 < len(value) <= LONGEST_NAMED):
+        return value
+    raise refuse("a spec, or the id or name of an op")
+
+
+OpOrName = Annotated[
+    dict[str, Any] | Annotated[str, Field(min_length=1, max_length=LONGEST_NAMED)] | None, BeforeValidator(_check_op)
+]
 
 
 class SearchRequest(StrictBody):
@@ -87,7 +103,7 @@ class SearchRequest(StrictBody):
         },
     )
 
-    op: dict[str, Any] | Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+    op: OpOrName = Field(
         None,
         description="The op spec itself, stored as by POST /v1/ops; or the id or name of an op: a stored one's, else "
         "an example's that ships",

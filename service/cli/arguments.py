@@ -83,7 +83,7 @@ def parse_sizes(option: str, text: str) -> dict[str, int | float]:
         number = _parse_number(value)
         if number is None:
             misuse(f"{option} {name}", value, "a number")
-        sizes[name] = int(number) if value.lstrip("+-").isdigit() else number
+        sizes[name] = _whole(value, number)
     return sizes
 
 
@@ -97,7 +97,7 @@ def parse_policy(text: str) -> dict[str, str | int | float | bool]:
         elif number is None:
             policy[name] = value
         else:
-            policy[name] = int(number) if value.lstrip("+-").isdigit() else number
+            policy[name] = _whole(value, number)
     return policy
 
 
@@ -156,6 +156,14 @@ def _parse_number(text: str) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < 1e18 else None
+
+
+def _whole(text: str, number: float) -> int | float:
+    """Return the exact integer that `text` writes, which a float may not hold; `number` where it writes another."""
+    try:
+        return int(text)
+    except ValueError:
+        return number
 
 
 def _parse_seconds(text: str) -> float | None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpsmith.kernels_db.formats.kernelbench import problem
 from warpsmith.kernels_db.formats.shared import python_source
@@ -38,7 +39,7 @@ GRADIENT = "grad_output"
 _CONFIGURED = """
 
 # The task's configuration
-{sizes}
+{sizes}{named_init}
 _task_inputs = get_inputs
 
 
@@ -52,6 +53,18 @@ def get_inputs():
     found = _task_inputs({keywords})
     return [value.detach() if isinstance(value, torch.Tensor) else value for value in found]
 """
+_NAMED_INIT = """
+
+def _configure_task_model(model):
+    from functools import partialmethod
+
+    model.__init__ = partialmethod(model.__init__, {init})
+
+
+_configure_task_model(Model)
+"""
+"""Arguments of Model that it takes by name alone: `get_init_inputs()` has those by position."""
+
 _BACKWARD = '''
 
 _forward_inputs = get_inputs
@@ -73,19 +86,22 @@ def _differentiated(compute):
     """Return the gradients of the floating inputs and of the parameters, given that of the result."""
     import torch
 
+    def is_floating(value):
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
     def forward(self, *given):
         if getattr(self, "_forward_alone", False):
             return compute(self, *given)
         *inputs, gradient = given
         with torch.enable_grad():
-            inputs = [one.detach().clone().requires_grad_() if one.is_floating_point() else one for one in inputs]
+            inputs = [one.detach().clone().requires_grad_() if is_floating(one) else one for one in inputs]
             parameters = {name: one.detach().clone().requires_grad_() for name, one in self.named_parameters()}
             self._forward_alone = True
             try:
                 found = torch.func.functional_call(self, parameters, tuple(inputs))
             finally:
                 self._forward_alone = False
-            wanted = [*(one for one in inputs if one.is_floating_point()), *parameters.values()]
+            wanted = [*(one for one in inputs if is_floating(one)), *parameters.values()]
             gradients = torch.autograd.grad(found, wanted, gradient, allow_unused=True)
         return tuple(one for one in gradients if one is not None)  # what the result does not depend on has none
 
@@ -181,7 +197,7 @@ def _configuration(file: RawFile) -> dict[str, dict[str, Any]]:
         if not isinstance(given, list) or not given or not isinstance(given[0], dict):
             raise refused(field, given, "a list whose first member is an object")
         for name, value in given[0].items():
-            if not name.isidentifier() or not name.isascii():
+            if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
                 raise refused(field, name, "names of Python parameters")
             if not _is_plain(value):
                 raise refused(f"{field}.{name}", value, "a number, a text, null or a list of these")
@@ -207,46 +223,83 @@ def _json(file: RawFile) -> dict[str, Any]:
 
 def _text(file: RawFile, tree: ast.Module, keywords: Mapping[str, Mapping[str, Any]], *, backward: bool) -> str:
     """Return the module: the task's file, then its configuration. Raises SpecErrors."""
-    functions = python_source.top_level(tree, ast.FunctionDef)
-    takes = _parameters(functions["get_inputs"])
-    given = {name: value for name, value in keywords["input"].items() if name in takes}
-    init = _init(file, tree, keywords["init"])
-    sizes = {name: value for name, value in (init | given).items() if type(value) is int and value > 1}
+    inputs = _signature(python_source.top_level(tree, ast.FunctionDef)["get_inputs"])
+    model = _model_signature(tree)
+    for name in {**keywords["input"], **keywords["init"]}:
+        if not inputs.takes(name) and not model.takes(name):
+            raise refused(f"{file.path}: get_inputs and Model", name, "only keywords that one of them takes")
+    given = {name: value for name, value in keywords["input"].items() if inputs.takes(name)}
+    init, named = _init(file, model, keywords["init"])
+    sizes = {name: value for name, value in (init | named | given).items() if type(value) is int and value > 1}
     text = _CONFIGURED.format(
         sizes="".join(f"{_SIZE}{name} = {value}\n" for name, value in sizes.items()),
+        named_init=_NAMED_INIT.format(init=_by_name(named, sizes)) if named else "",
         init=", ".join(_said(name, value, sizes) for name, value in init.items()),
-        keywords=", ".join(f"{name}={_said(name, value, sizes)}" for name, value in given.items()),
+        keywords=_by_name(given, sizes),
     )
     return file.text().removeprefix("\ufeff").rstrip("\n") + "\n" + text + (_BACKWARD if backward else "")
+
+
+def _by_name(arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={_said(name, value, sizes)}" for name, value in arguments.items())
 
 
 def _said(name: str, value: Any, sizes: Mapping[str, int]) -> str:
     return f"{_SIZE}{name}" if sizes.get(name) == value and type(value) is int else repr(value)
 
 
-def _init(file: RawFile, tree: ast.Module, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of Model by name, in their order, with the defaults between them. Raises SpecErrors."""
-    model = python_source.top_level(tree, ast.ClassDef)["Model"]
-    found = [node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    takes = _parameters(found[-1]) if found else {}
-    takes.pop("self", None)
-    last = max((number for number, name in enumerate(takes) if name in given), default=-1)
+def _init(file: RawFile, model: _Signature, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments of Model: by position, in order and with the defaults between them, and by name alone.
+
+    Raises SpecErrors.
+    """
+    for name, default in {**model.positional, **model.named}.items():
+        if default is None and name not in given:
+            raise refused(f"{file.path}: Model", f"no value for {name}", "one in the configuration, or a default")
+    last = max((number for number, name in enumerate(model.positional) if name in given), default=-1)
     arguments: dict[str, Any] = {}
-    for number, (name, default) in enumerate(takes.items()):
+    for name, default in list(model.positional.items())[: last + 1]:
         if name in given:
             arguments[name] = given[name]
-        elif default is None:
-            raise refused(f"{file.path}: Model", f"no value for {name}", "one in the configuration, or a default")
-        elif number <= last:
-            try:
-                arguments[name] = ast.literal_eval(default)
-            except ValueError:
-                raise refused(f"{file.path}: Model", f"{name}={ast.unparse(default)}", "a literal default") from None
-    return arguments
+            continue
+        assert default is not None
+        try:
+            arguments[name] = ast.literal_eval(default)
+        except ValueError:
+            raise refused(f"{file.path}: Model", f"{name}={ast.unparse(default)}", "a literal default") from None
+    named = {name: value for name, value in given.items() if model.takes(name) and name not in model.positional}
+    return arguments, named
 
 
-def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
-    """Return the parameters that may be given by position, each with its default."""
-    names = [item.arg for item in [*function.args.posonlyargs, *function.args.args]]
-    defaults = function.args.defaults
-    return dict(zip(names, [*[None] * (len(names) - len(defaults)), *defaults], strict=True))
+class _Signature(NamedTuple):
+    """The parameters of a function that may be given by position, and those by name alone, each with its default.
+
+    any_name: it takes others by name, too.
+    """
+
+    positional: dict[str, ast.expr | None]
+    named: dict[str, ast.expr | None]
+    any_name: bool
+
+    def takes(self, name: str) -> bool:
+        return self.any_name or name in self.positional or name in self.named
+
+
+def _model_signature(tree: ast.Module) -> _Signature:
+    """Return what Model takes, without `self`."""
+    model = python_source.top_level(tree, ast.ClassDef)["Model"]
+    found = [node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    if not found:
+        return _Signature({}, {}, any_name=False)
+    signature = _signature(found[-1])
+    signature.positional.pop("self", None)
+    return signature
+
+
+def _signature(function: ast.FunctionDef) -> _Signature:
+    arguments = function.args
+    names = [item.arg for item in [*arguments.posonlyargs, *arguments.args]]
+    defaults = arguments.defaults
+    positional = dict(zip(names, [*[None] * (len(names) - len(defaults)), *defaults], strict=True))
+    named = dict(zip([item.arg for item in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
+    return _Signature(positional, named, any_name=arguments.kwarg is not None)

@@ -458,3 +458,10 @@ def test_an_op_goes_by_the_name_of_an_example_until_one_is_stored(client: TestCl
     assert client.post("/v1/ops", json={**spec, "description": "another"}).status_code == 201
     several = problem(client.post("/v1/searches", json=named), 422, "invalid-input")
     assert several["errors"][0]["expected"].count("op_") == 2
+
+
+@pytest.mark.parametrize("found", [5, "", "x" * 129, [], True])
+def test_an_op_that_is_none_is_told_once_by_its_own_field(client: TestClient, found: Any) -> None:
+    refused = problem(client.post("/v1/searches", json={**SEARCH, "op": found}), 422, "invalid-input")
+    [error] = refused["errors"]
+    assert (error["field"], error["expected"]) == ("op", "a spec, or the id or name of an op")

@@ -54,6 +54,10 @@ for line in sys.stdin:
         for name in reversed(waiting):
             say(id=name, verdict="accepted", life=life, echo=waiting[name]["name"])
         waiting.clear()
+    elif do == "progress":
+        say(id=job["id"], progress={"gate": "compile"})
+        say(id=job["id"], progress={"gate": "time"})
+        say(id=job["id"], verdict="accepted")
     elif do == "refuse":
         say(id=job["id"], error={"field": "level", "found": 1, "expected": "a level"})
     elif do == "fault":
@@ -282,6 +286,28 @@ def test_progress_tells_the_gates_in_their_order_and_each_workload(cache: Path) 
     assert gates == ["gate", "compile", "memory", "reference", "screen", "time"]
     timed = [(where["workload"], where["total"]) for _, where in told if where["gate"] == "time" and where["number"]]
     assert timed == [(job["workloads"][0]["id"], len(job["workloads"]))]
+
+
+def test_a_progress_function_that_raises_is_logged_once_and_the_answers_come(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+
+    def progress(_: str, where: Any) -> None:
+        told.append(where)
+        raise ValueError("a broken pipe of the caller")
+
+    command = [sys.executable, "-c", SCRIPTED, str(tmp_path / "lives")]
+    connection = Connection(command, lambda home: judge_environment(tmp_path, home), None, progress)
+    try:
+        waiting = connection.ask({"id": "one", "do": "progress"})
+        assert waiting.done.wait(20)
+        assert waiting.document == {"id": "one", "verdict": "accepted"}
+        assert told == [{"gate": "compile"}]
+        assert len(caplog.records) == 1
+        assert "a broken pipe of the caller" in caplog.text
+    finally:
+        connection.kill()
 
 
 def test_the_judge_outlives_the_thread_that_asked_first(cache: Path) -> None:

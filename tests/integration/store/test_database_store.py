@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from tests.services import on_both_databases
 from tests.support.steps_support import OP, Driver, call, create
@@ -118,6 +118,20 @@ def test_lists_filter(db: Database) -> None:
         assert found(target="cuda:sm_90") == []
         assert [row.id for row in listing.list_ops(session, limit=9, name="add_relu").items] == [op_id]
         assert listing.list_ops(session, limit=9, name="gelu").items == []
+
+
+@on_both_databases("db")
+def test_names_of_ops_come_once_each_and_without_their_specs(db: Database) -> None:
+    with db.writing() as session:
+        for number, name in enumerate(("gelu", "relu", "gelu", "tanh")):
+            session.add(OpRow(id=f"op_{number}", name=name, digest=str(number), spec={}, created_at=float(number)))
+    asked: list[str] = []
+    event.listen(db.engine, "before_cursor_execute", lambda *arguments: asked.append(arguments[2]))
+    with db.reading() as session:
+        assert listing.list_op_names(session, limit=9) == ["tanh", "gelu", "relu"]
+        assert listing.list_op_names(session, limit=2) == ["tanh", "gelu"]
+    assert len([statement for statement in asked if "FROM ops" in statement]) == 2
+    assert not any("ops.spec" in statement for statement in asked)
 
 
 @on_both_databases("db")

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.service.cli.arguments import choose_budget, parse_budget, parse_model, parse_policy, read_model
+from warpsmith.service.cli.arguments import (
+    choose_budget,
+    parse_budget,
+    parse_model,
+    parse_policy,
+    parse_sizes,
+    read_model,
+)
 from warpsmith.service.client.errors import MISUSE, CommandError
 
 COUNTS = st.integers(min_value=1, max_value=10**9)
@@ -49,6 +56,16 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             parse(text)
         except CommandError as error:
             assert "expected" in str(error)  # noqa: PT017 - either outcome is right
+
+
+def test_whole_numbers_are_exact() -> None:
+    assert parse_sizes("--sizes", "n=9007199254740993,m=-4,eps=1e-6,k=2.0") == {
+        "n": 9007199254740993,
+        "m": -4,
+        "eps": 1e-6,
+        "k": 2.0,
+    }
+    assert parse_policy("seed=9007199254740993")["seed"] == 9007199254740993
 
 
 def test_policy_values_have_types() -> None:

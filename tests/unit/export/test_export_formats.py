@@ -55,6 +55,29 @@ def test_each_format_carries_licence_evidence_and_provenance(form: registry.Form
 
 
 @pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
+def test_no_format_carries_the_words_of_a_baselines_fault(form: registry.Format, tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    rows = kernel.evidence["workloads"]
+    reasons = {
+        "compiled": "does not run: raises: no such file: /home/someone/.cache/inductor/x.py",
+        "tuned": "does not run: /home/someone",
+        "max": "a screen times the fastest baseline alone",
+    }
+    evidence = {
+        **kernel.evidence,
+        "workloads": [{**row, "not_timed": reasons} for row in rows],
+        "notes": ["baseline compiled does not run on large (raises: /home/someone)", "a note of the referee"],
+    }
+    text = text_of(form.build(replace(kernel, evidence=evidence), tmp_path))
+    assert "/home/someone" not in text
+    if form.name == "package":
+        assert "does not run: raises" in text
+        assert "baseline compiled does not run on large: raises" in text
+        assert "a note of the referee" in text
+        assert "a screen times the fastest baseline alone" in text
+
+
+@pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
 def test_names_follow_the_content_and_nothing_is_overwritten(form: registry.Format, tmp_path: Path) -> None:
     kernel = exported(SAID, SCALED_ADD_CPP)
     first = form.build(kernel, tmp_path)

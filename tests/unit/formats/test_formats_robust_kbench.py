@@ -97,6 +97,7 @@ def test_the_gradients_are_those_of_autograd() -> None:
         ({"single_init_configs": []}, "single_init_configs", "[]"),
         ({"single_input_configs": [3]}, "single_input_configs", "[3]"),
         ({"single_input_configs": [{"batch size": 3}]}, "single_input_configs", "batch size"),
+        ({"single_init_configs": [{"class": 3}]}, "single_init_configs", "class"),
         ({"single_input_configs": [{"batch_size": {"a": 1}}]}, "single_input_configs.batch_size", '{"a": 1}'),
         ({"single_shared_configs": [{}]}, "Model", "no value for features"),
     ],
@@ -105,6 +106,66 @@ def test_a_configuration_that_does_not_fit_is_refused(changes: dict[str, Any], f
     error = error_of(raw("func_forward.py"), configuration(**changes))
     assert error.field.endswith(field)
     assert error.found == found
+
+
+def test_a_keyword_that_nothing_takes_is_refused() -> None:
+    error = error_of(raw("func_forward.py"), configuration(single_input_configs=[{"batch_size": 2, "colour": 3}]))
+    assert error.field.endswith("get_inputs and Model")
+    assert error.found == "colour"
+
+
+NAMED = """import torch
+
+
+def forward_fn(x, weight):
+    return x * weight
+
+
+class Model(torch.nn.Module):
+    def __init__(self, features, *, scale=1.0, **others):
+        super().__init__()
+        self.scale, self.others = scale, others
+        self.weight = torch.nn.Parameter(torch.full((features,), scale))
+
+    def forward(self, x, factor=2.0, fn=forward_fn):
+        return fn(x, self.weight) * factor
+
+
+def get_inputs(features, *, batch_size=1):
+    return [torch.randn(batch_size, features), 3.0]
+"""
+
+
+def module_of(name: str, **configs: Any) -> dict[str, Any]:
+    """The names of the module that a task of the source NAMED becomes."""
+    file = raw(f"func_{name}.py", NAMED.encode())
+    keywords = task._configuration(raw(f"config_{name}.json", json.dumps(configs).encode()))
+    names: dict[str, Any] = {}
+    text = task._text(file, ast.parse(NAMED), keywords, backward=name == "backward")
+    exec(compile(text, "task", "exec"), names)
+    return names
+
+
+def test_what_is_taken_by_name_alone_is_passed_by_name() -> None:
+    names = module_of(
+        "forward",
+        single_input_configs=[{"batch_size": 5}],
+        single_init_configs=[{"scale": 7.0, "depth": 9}],
+        single_shared_configs=[{"features": 4}],
+    )
+    assert names["get_inputs"]()[0].shape == (5, 4)
+    assert names["get_init_inputs"]() == [4]
+    model = names["Model"](*names["get_init_inputs"]())
+    assert (model.scale, model.others) == (7.0, {"depth": 9})
+
+
+def test_a_backward_task_may_take_a_scalar() -> None:
+    names = module_of("backward", single_input_configs=[{}], single_shared_configs=[{"features": 4}])
+    x, factor, gradient = names["get_inputs"]()
+    model = names["Model"](*names["get_init_inputs"]())
+    of_x, of_weight = model(x, factor, gradient)
+    torch.testing.assert_close(of_x, gradient * 3.0)
+    torch.testing.assert_close(of_weight, (gradient * x * 3.0).sum(0))
 
 
 def test_a_task_without_its_configuration_or_two_tasks_are_refused() -> None:

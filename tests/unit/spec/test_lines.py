@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.door.bodies import BODIES
 from tests.unit.spec.specs import SPEC, spec
+from warpsmith.kernels_db.spec import lines, near_misses
 from warpsmith.kernels_db.spec.basic_types import DTYPE_ALIASES, DTYPE_BYTES
-from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.document import MAX_BYTES
+from warpsmith.kernels_db.spec.errors import LONGEST_FIELD, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.lines import with_lines
-from warpsmith.kernels_db.spec.near_misses import LONGEST_WORD, one_of, suggest
+from warpsmith.kernels_db.spec.near_misses import LONGEST_WORD, MOST_COMPARED, MOST_WORDS, one_of, suggest
 from warpsmith.kernels_db.spec.op import load_op
 
 TEXT = """# a comment
@@ -134,3 +141,67 @@ def test_a_suggestion_ignores_case_and_hyphens_and_very_long_words() -> None:
     assert suggest("x" * (LONGEST_WORD + 1), ["x" * LONGEST_WORD]) == ""
     assert suggest(3, ["three"]) == ""
     assert one_of("vra", ["const", "var"]) == "one of const, var; did you mean var?"
+
+
+def test_a_document_of_many_wrong_words_has_few_of_them_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, list[str]]] = []
+
+    def compare(word: str, names: Iterable[str], **options: Any) -> list[str]:
+        compared.append((word, list(names)))
+        return get_close_matches(word, names, **options)
+
+    monkeypatch.setattr(near_misses, "get_close_matches", compare)
+    (attack,) = (body for body in BODIES if "each like" in body.name)
+    with pytest.raises(SpecErrors) as caught:
+        load_op(attack.make())
+    assert any("did you mean" in error.expected for error in caught.value.errors)
+    assert 0 < len(compared) <= MOST_WORDS
+    for word, names in compared:
+        assert len(names) <= MOST_COMPARED
+        assert all(len(each) <= LONGEST_WORD for each in (word, *names))
+    compared.clear()
+    with pytest.raises(SpecErrors):
+        load_op(attack.make())
+    assert compared  # the next document has words of its own
+
+
+def test_a_name_is_found_among_many_of_other_lengths() -> None:
+    known = [*("a" * 30 for _ in range(200)), "softmax"]
+    assert suggest("sotfmax", known) == "; did you mean softmax?"
+
+
+def test_a_long_key_above_many_items_costs_no_path_of_each() -> None:
+    text = f"? {'k' * 100_000}\n: [{'1, ' * 2_000}1]\nname: 5\n"
+    tracemalloc.start()
+    try:
+        errors = errors_of(text)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000  # the paths of all items take 200 MB
+    finally:
+        tracemalloc.stop()
+    assert errors["name"].line == 3
+    assert all(len(field) <= LONGEST_FIELD for field in errors)
+
+
+def test_a_text_refused_for_its_length_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(lines, "compose", read.append)
+    assert errors_of("a: 1\n" * (MAX_BYTES // 5 + 1))["document"].line is None
+    assert read == []
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("a.b[0]", 2),  # the longer key
+        ("a[1]", 5),
+        ("a[7]", 3),
+        ("a[1].x.y", 5),
+        ("a[" + "9" * 5000 + "]", 3),
+        ("a[x]", 3),
+        ("c", None),
+        ("", None),
+    ],
+)
+def test_a_field_is_followed_as_far_as_the_text_has_it(field: str, line: int | None) -> None:
+    (error,) = with_lines(SpecErrors([SpecError(field, 1, "2")]), "# keys\na.b: [1]\na:\n  - 1\n  - x: 3\n").errors
+    assert error.line == line

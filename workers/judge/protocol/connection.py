@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import queue
 import signal
@@ -27,6 +28,8 @@ TEMPORARY_FAILURE = 75
 
 It is EX_TEMPFAIL of sysexits.h.
 """
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_LINE = 64 << 20
 _KEPT_LINES = 40
@@ -80,7 +83,8 @@ class Connection:
     ) -> None:
         """Start `command`; `environment` is asked with the empty directory that is its home.
 
-        `on_progress` gets the id of a job that was asked and where it is, from the thread that reads answers.
+        `on_progress` gets the id of a job that was asked and where it is, from the thread that reads answers. Where it
+        raises, that is logged and it is called no more.
         """
         self._log = log
         self._on_progress = on_progress
@@ -211,8 +215,7 @@ class Connection:
         if not isinstance(ticket, str):
             return f"the judge wrote a line that answers no job: {line[:200]!r}"
         if "progress" in document:
-            if self._on_progress is not None:
-                self._on_progress(ticket, document["progress"])
+            self._tell_progress(ticket, document["progress"])
             return None
         with self._lock:
             if "cancel" in document:
@@ -224,6 +227,16 @@ class Connection:
                 return f"the judge answered job {ticket!r}, which nobody sent"
             waiting.done.set()
         return None
+
+    def _tell_progress(self, ticket: str, where: Any) -> None:
+        """Call the caller's function, and drop it where it raises: the answers of all threads come after it."""
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(ticket, where)
+        except Exception:  # noqa: BLE001 - whatever the caller's code raises
+            self._on_progress = None
+            _log.exception("the function that is told a judge's progress raised: it is told no more")
 
     def _taken_back(self, ticket: str, word: str) -> None:
         """Note what the judge says of a job that was taken back.
