@@ -78,6 +78,7 @@ def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
         wait_until(lambda: searching.nodes()[0].verdict == "accepted", 90, f"the baselines\n{fleet.logs()}")
 
 
+@pytest.mark.nightly
 def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path, redis_server: RedisServer) -> None:
     from warpsmith.kernels_db.store.db import Database  # noqa: PLC0415
 

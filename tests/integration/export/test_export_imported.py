@@ -55,6 +55,7 @@ for directory, file in zip(EXPORTS, FILES, strict=True):
 """
 
 
+@pytest.mark.nightly
 def test_kernelbench(tmp_path: Path) -> None:
     examples = EXAMPLES / "kernelbench"
     used([examples / "2_linear_gelu_scale.py"], KERNELBENCH, tmp_path)

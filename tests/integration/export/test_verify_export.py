@@ -220,6 +220,7 @@ def test_a_report_of_another_form_is_refused(document: dict[str, Any], said: str
     assert [row.check for row in package_rows({"checks": TOLD, "environment": {}})] == list(PACKAGE_CHECKS)
 
 
+@pytest.mark.nightly
 def test_a_package_that_prints_a_report_of_its_own_fails(tmp_path: Path) -> None:
     said = json.dumps({"checks": [TOLD[3]], "environment": {}})
     forged = f"import os\n\nprint({said!r}, flush=True)\nos._exit(0)\n\n\ndef run(x, y, m):\n    return x + m * y\n"

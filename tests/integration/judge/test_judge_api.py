@@ -110,6 +110,7 @@ def test_one_that_takes_too_long_is_ended_and_those_behind_it_lose_nothing(scrip
     assert told[1].reason == "no verdict within 0.5 s"
 
 
+@pytest.mark.nightly
 def test_more_that_hang_than_a_job_is_sent_by_its_client(scripted: Judge) -> None:
     told = list(scripted.map(scenario.OP, [*["hang"] * 5, "last"], language="cpp", timeout=0.2))
     assert [one.unjudged for one in told] == ["timeout"] * 5 + [None]

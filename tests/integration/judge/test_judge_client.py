@@ -255,6 +255,7 @@ def test_one_jobs_timeout_costs_no_other_its_verdict(cache: Path) -> None:
         assert [answer["verdict"] for answer in answers[1:]] == ["accepted", "accepted"]
 
 
+@pytest.mark.nightly
 def test_a_killed_judge_tells_all_who_wait_and_leaves_nothing(cache: Path) -> None:
     with JudgeClient(cache=cache) as client:
         client.start()

@@ -143,6 +143,7 @@ def test_what_a_candidate_forks_ends_with_it(unfiltered: JudgeClient) -> None:
     _still_judges(client)
 
 
+@pytest.mark.nightly
 def test_a_fork_bomb_costs_its_own_verdict(unfiltered: JudgeClient) -> None:
     client = unfiltered
     name = f"wb{uuid.uuid4().hex[:8]}"
@@ -364,6 +365,7 @@ def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Pa
     wait_until(lambda: not any(alive(pid) for pid in below), 10.0)
 
 
+@pytest.mark.nightly
 def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
     with JudgeClient(cache=cache) as own:
         seen: set[int] = set()

@@ -71,6 +71,7 @@ def test_every_tool_runs_the_candidate_once_confined_and_its_report_counts(place
         assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in told["variables"]
 
 
+@pytest.mark.nightly
 def test_racecheck_lists_hazards_where_that_is_asked(place: Sanitizer) -> None:
     reports(place, norm())  # compiles
     hazard = (

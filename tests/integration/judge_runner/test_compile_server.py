@@ -160,6 +160,7 @@ def test_a_server_killed_from_outside_costs_a_repetition(tmp_path: Path) -> None
     assert not alive(first)
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_killed_twice_is_the_hosts_fault_and_no_candidates(tmp_path: Path) -> None:
     stopped = threading.Event()
 
