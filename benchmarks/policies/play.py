@@ -20,8 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from benchmarks.policies.outcomes import Outcome
 from benchmarks.policies.recording import price
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.dedup import idea_digest
-from warpsmith.workers.search.joining import ORIGIN, read_parts, winners, write_speedups
+from warpsmith.workers.search.joining import read_parts, winners, write_speedups
 from warpsmith.workers.search.policy import Policy, next_steps
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
@@ -201,7 +202,7 @@ class Play:
         node = self._plan(self._at(step), step.ordinal, None)
         chosen = {name: self.candidates[f"n{seq}"] for name, seq in served.items()}
         self.candidates[node.id] = self.world.joined(chosen)
-        self._change(node, origin=ORIGIN, joins=numbers, state="coded")
+        self._change(node, origin=JOINED, joins=numbers, state="coded")
 
     def _pay(self, step: Step, answer: Answer[Any] | None) -> None:
         """Count the request, once however often it is made, and its answer's cost."""

@@ -200,9 +200,8 @@ class NodeRow(Base):
     verification: Mapped[str] = mapped_column(String(16), default="none")  # none open passed failed
     variant: Mapped[int] = mapped_column(default=0)
     mark: Mapped[str | None] = mapped_column(String(16))  # pinned, banned: by a person
-    origin: Mapped[str] = mapped_column(
-        String(16), default="model", server_default="model"
-    )  # or person stored branch joined
+    # model person stored branch joined
+    origin: Mapped[str] = mapped_column(String(16), default="model", server_default="model")
     joins: Mapped[str | None] = mapped_column(String(64))  # numbers of the nodes that a joined one is made of, as 3,7
     language: Mapped[str | None] = mapped_column(String(16))
     source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source

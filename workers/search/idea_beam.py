@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.fields import number, switch, whole
-from warpsmith.workers.search.joining import ORIGIN
 from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.ranking import barren, ranked, score, ties
 from warpsmith.workers.search.tree import NodeView, Step
@@ -131,7 +131,7 @@ class IdeaBeam(RoundsPolicy):
         If there are none, the root is the parent; if the root is barren too, all contenders may be asked again.
         """
         spent = barren(turn.tree.nodes)
-        whole = [node for node in turn.contenders if node.origin != ORIGIN]
+        whole = [node for node in turn.contenders if node.origin != JOINED]
         fertile = [node for node in whole if node.id not in spent]
         return whole if not fertile and turn.root.id in spent else fertile
 

@@ -18,9 +18,6 @@ from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.ranking import score
 from warpsmith.workers.search.tree import NodeView
 
-ORIGIN = JOINED
-"""The `origin` of a node whose candidate was put together from others."""
-
 SURE_LEAD = 1.05
 """Ratio of two speed-ups on one workload from which the greater is taken for a lead, if their intervals are apart."""
 
@@ -97,7 +94,7 @@ def find_join(contenders: Sequence[NodeView], least_gain: float) -> Join | None:
     `least_gain`, the contender whose leads over the parts so far are worth most. Only sure leads count, for the
     greatest of many short timings is flattered by luck.
     """
-    whole = [node for node in contenders if node.origin != ORIGIN and node.speedups][:MOST_COMPARED]
+    whole = [node for node in contenders if node.origin != JOINED and node.speedups][:MOST_COMPARED]
     if not whole:
         return None
     parts, reached, promised = [whole[0]], standings(whole[0]), score(whole[0])

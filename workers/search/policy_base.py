@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.budget import Allowance, allowance
-from warpsmith.workers.search.joining import ORIGIN, find_join, read_parts
+from warpsmith.workers.search.joining import find_join, read_parts
 from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
@@ -168,7 +169,7 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
 
 def _is_repairable(node: NodeView, repairs: int) -> bool:
     """Check whether the model may repair a rejected candidate; a join is not its work."""
-    return node.verdict == "rejected" and node.repairs < repairs and node.origin != ORIGIN
+    return node.verdict == "rejected" and node.repairs < repairs and node.origin != JOINED
 
 
 class TreePolicy(ABC):

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow
 from warpsmith.workers.gate.joined import Choice, Part, Unjoinable, choose_by_size, join
 from warpsmith.workers.gate.normalise import normalised_digest
-from warpsmith.workers.search.joining import ORIGIN, standings, winners, write_parts
+from warpsmith.workers.search.joining import standings, winners, write_parts
 from warpsmith.workers.search.tree import NodeView
 from warpsmith.workers.steps.endings import close_node
 from warpsmith.workers.steps.planting import stand_joined
@@ -46,7 +47,7 @@ def join_candidates(session: Session, search: SearchRow, parts: Sequence[NodeVie
         now,
         round_=round_,
         joins=write_parts([part.seq for part in parts]),
-        origin=ORIGIN,
+        origin=JOINED,
         technique=TECHNIQUE,
     )
     try:

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.unit.search.policy_play import accepted, root, steps_of
+from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.joining import (
-    ORIGIN,
     Standing,
     find_join,
     read_parts,
@@ -75,7 +75,7 @@ def test_a_lead_within_noise_is_none() -> None:
 
 
 def test_a_join_has_to_beat_the_best_there_is() -> None:
-    joined = leaning(20, wide=2.0, narrow=1.79)._replace(origin=ORIGIN, joins="3,7")
+    joined = leaning(20, wide=2.0, narrow=1.79)._replace(origin=JOINED, joins="3,7")
     assert find_join([joined, WIDE, NARROW], 0.02) is None
     better = leaning(21, wide=2.4, narrow=0.9)
     found = find_join([joined, better, WIDE, NARROW], 0.02)
@@ -127,7 +127,7 @@ def filled(*nodes: NodeView) -> list[NodeView]:
 
 
 def test_what_was_joined_is_judged_and_not_joined_again() -> None:
-    joined = accepted(8, 1.0, origin=ORIGIN, joins="3,7", state="coded", verdict=None, score=None)
+    joined = accepted(8, 1.0, origin=JOINED, joins="3,7", state="coded", verdict=None, score=None)
     (step,) = steps_of(asked_root(), *filled(WIDE, NARROW, joined), policy=JOINING)
     assert (step.kind, step.node_id) == ("judge", "n8")
     judged = joined._replace(state="judged", verdict="accepted", score=1.9)
@@ -136,13 +136,13 @@ def test_what_was_joined_is_judged_and_not_joined_again() -> None:
 
 
 def test_a_join_that_failed_is_neither_repaired_nor_tried_again() -> None:
-    failed = accepted(8, 1.0, origin=ORIGIN, joins="3,7", verdict="rejected", score=None)
+    failed = accepted(8, 1.0, origin=JOINED, joins="3,7", verdict="rejected", score=None)
     steps = steps_of(asked_root(), *filled(WIDE, NARROW, failed), policy=JOINING)
     assert {step.kind for step in steps} == {"ideate"}
 
 
 def test_ideas_go_to_the_parts_of_a_join() -> None:
-    joined = accepted(8, 1.9, origin=ORIGIN, joins="3,7", verification="passed")
+    joined = accepted(8, 1.9, origin=JOINED, joins="3,7", verification="passed")
     steps = steps_of(asked_root(), *filled(WIDE, NARROW, joined), policy=JOINING)
     assert {step.node_id for step in steps} == {"n3", "n7"}
 
@@ -152,7 +152,7 @@ def test_a_join_counts_as_no_fruit_of_its_parent() -> None:
     asked = WIDE._replace(ideation="done", ideated=2)
     other = NARROW._replace(ideation="done", ideated=2)
     child = accepted(8, 1.1, round=2, parent_id="n7", verification="passed", technique="compute")
-    joined = accepted(9, 1.9, round=2, parent_id="n3", origin=ORIGIN, joins="3,7", verification="passed")
+    joined = accepted(9, 1.9, round=2, parent_id="n3", origin=JOINED, joins="3,7", verification="passed")
     steps = steps_of(asked_root(), *filled(asked, other, child, joined), policy=JOINING)
     assert "n3" not in {step.node_id for step in steps}
 
@@ -181,7 +181,7 @@ def test_nothing_is_joined_unless_it_is_asked_for() -> None:
 
 
 def test_one_join_a_round() -> None:
-    joined = accepted(8, 1.9, origin=ORIGIN, joins="3,7", verification="passed")
+    joined = accepted(8, 1.9, origin=JOINED, joins="3,7", verification="passed")
     better = leaning(9, wide=4.0, narrow=0.6)
     steps = steps_of(asked_root(), *filled(WIDE, NARROW, joined, better), policy=JOINING)
     assert {step.kind for step in steps} == {"ideate"}
@@ -206,13 +206,13 @@ def test_a_part_that_is_led_everywhere_is_left_out() -> None:
 
 
 def test_the_same_parts_are_not_joined_again_under_another_parent() -> None:
-    failed = accepted(8, 1.0, origin=ORIGIN, joins="7,3", verdict="rejected", score=None)
+    failed = accepted(8, 1.0, origin=JOINED, joins="7,3", verdict="rejected", score=None)
     steps = steps_of(asked_root(), *filled(WIDE, NARROW, failed), policy=JOINING)
     assert "join" not in {step.kind for step in steps}
 
 
 def test_a_restart_may_play_the_technique_of_a_join() -> None:
-    joined = accepted(8, 1.0, origin=ORIGIN, joins="3,7", state="closed", verdict=None, technique="control_flow")
+    joined = accepted(8, 1.0, origin=JOINED, joins="3,7", state="closed", verdict=None, technique="control_flow")
     flat = IdeaBeam(beam=2, ideas=2, rounds=5, max_rounds=8, flat_rounds=1)
     parents = [node._replace(ideation="done", ideated=2, technique="tiling") for node in (WIDE, NARROW)]
     later = [accepted(seq, 1.0, round=2, parent_id="n3", technique="fusion") for seq in (9, 10)]

@@ -27,6 +27,7 @@ from warpsmith.workers.judge.attack.measure import (
     MOST,
     NEIGHBOURS,
     NOISE_DRAWS,
+    POINTWISE_INPUTS,
     REPLACED,
     Rule,
     Special,
@@ -100,12 +101,12 @@ class Oracle:
             fan_in, whole = self._fan_in(self.draw(seed))
             if whole:  # of the reference alone: what one verification found holds for the next
                 facts.fan_in = fan_in
-        if facts.rounds_once is None:
+        if facts.rounds_once is None and fan_in <= POINTWISE_INPUTS:  # of no use to sums
             facts.rounds_once = self._rounds_once(self.draw(seed))
         dtypes = [getattr(torch, item["dtype"]) for item in self.workload["inputs"] if item["shape"] is not None]
         outputs = [getattr(torch, item["dtype"]) for item in self.workload["outputs"]]
         floating = [one for one in dtypes if one.is_floating_point] or [one for one in outputs if one.is_floating_point]
-        step = backward_step(floating, fan_in, self.math, once=facts.rounds_once)
+        step = backward_step(floating, fan_in, self.math, once=bool(facts.rounds_once))
         self.rules = [
             Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in)
             for name, _ in result_positions(self.workload)
