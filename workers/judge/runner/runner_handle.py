@@ -68,8 +68,11 @@ class RunnerHandle:
         cores: int,
         device: torch.device,
         language: str | None = None,
+        packages: Sequence[str] = (),
     ) -> None:
-        """Fork the runner, confine it and load `source` into it. `language`: of a candidate.
+        """Fork the runner, confine it and load `source` into it.
+
+        `language`: of a candidate. `packages`: places of packages that it imports, which it may read.
 
         Raises RunnerFault, ForkServerDied, NotConfined.
         """
@@ -85,9 +88,9 @@ class RunnerHandle:
         self._directory = directory
         self._spawned: Spawned | None = None
         self._exchange: Exchange | None = None
-        profile = sandbox.profile(mode, device.type, language, directory, environment, cores)
+        profile = sandbox.profile(mode, device.type, language, directory, environment, cores, packages)
         directory.mkdir(mode=0o700)
-        stem = "candidate" if mode == "candidate" else "generator" if mode == "generate" else "reference"
+        stem = {"candidate": "candidate", "generate": "generator", "expert": "expert"}.get(mode, "reference")
         path = directory / f"{stem}.py"
         path.write_text(source, encoding="utf-8")
         try:
