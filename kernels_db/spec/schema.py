@@ -94,7 +94,7 @@ class Objective(Spec):
     mode="max-autotune-no-cudagraphs"), of which at least one; and the names of experts."""
     experts: Annotated[dict[ExpertName, Expert], Field(max_length=MAX_EXPERTS)] = Field(default_factory=dict)
     """Calls of installed libraries that give the op's results, by the names that `baselines` has them under:
-    `liger.rms_norm(x, weight)`, `MODULE:NAME(x, weight)` or a module with `run(*inputs)`. See [experts](experts.md)."""
+    `liger.rms_norm(x, weight)`, `MODULE:NAME(x, weight)` or a module with `run(*inputs)`."""
 
 
 class Limits(Spec):
