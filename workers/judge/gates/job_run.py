@@ -88,7 +88,8 @@ class JobRun:
             if footprint.is_crowded(job, self.workloads, bench.device):
                 bench.warm.end_others(job["op"])
             self._allowed = footprint.check_memory(job, self.workloads, bench.device)
-        self.report.experts = expert_packages.versions(job["op"])
+        if job["op"].get("experts"):
+            self.report.experts = expert_packages.versions(job["op"])
         self._runners = bench.warm.find(job["op"]) or factory.op(job, self._allowed)
         bench.warm.keep(job["op"], self._runners)
         self._generators = Generators(partial(factory.generator, job, self._allowed), job["limits"]["call_s"])

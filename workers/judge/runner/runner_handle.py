@@ -139,13 +139,14 @@ class RunnerHandle:
     def held(self) -> bool:
         """Whether its process is stopped between its calls and commands, as a candidate's is.
 
-        It can then neither work ahead nor disturb others.
+        It can then neither work ahead nor disturb others. Of a closed runner it says nothing.
         """
         return self._talk.held
 
     @held.setter
     def held(self, held: bool) -> None:
-        self._talk.held = held
+        if self._exchange is not None:  # one that failed while it was held has been closed since
+            self._exchange.held = held
 
     @property
     def pid(self) -> int:
