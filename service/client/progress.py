@@ -162,8 +162,8 @@ def build_result_rows(
     """Build one row for each workload of `roles`.
 
     A row holds the op, the workload, the times of PyTorch's baselines, of the op's experts in one cell, and of the
-    winner, the gain over the fastest baseline, and the share of the limit. The gain is a speed-up with its 95 % interval; the share is the physical limit over the winner's
-    time.
+    winner, the gain over the fastest baseline, and the share of the limit. The gain is a speed-up with its 95 %
+    interval; the share is the physical limit over the winner's time.
     """
     rows = []
     for workload in workloads:
@@ -172,7 +172,9 @@ def build_result_rows(
         fastest = min(workload.speedup, key=lambda name: workload.speedup[name])
         times = [format_microseconds(workload.time_us.get(name)) for name in BASELINE_NAMES]
         experts = {name: time for name, time in workload.time_us.items() if name not in {"candidate", *BASELINE_NAMES}}
-        told = ", ".join(f"{shorten(name, LONGEST_TITLE)} {format_microseconds(time)}" for name, time in experts.items())
+        told = ", ".join(
+            f"{shorten(name, LONGEST_TITLE)} {format_microseconds(time)}" for name, time in experts.items()
+        )
         interval = workload.ci95.get(fastest)
         gain = f"{format_ratio(workload.speedup[fastest], interval)} {BASELINE_NAMES.get(fastest, fastest)}"
         winner = format_microseconds(workload.time_us["candidate"])

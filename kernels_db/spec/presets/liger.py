@@ -1,6 +1,7 @@
 """Liger-Kernel, the forward passes: Triton kernels for training language models.
 
-Written for liger-kernel 0.8.5; docs/experts.md says how they were run. `casting`, `ignore_index` and `reduction` are as Liger has them.
+Written for liger-kernel 0.8.5; docs/experts.md says how they were run.
+`casting`, `ignore_index` and `reduction` are as Liger has them.
 """
 
 

@@ -32,8 +32,9 @@ def test_a_package_lies_where_python_finds_it(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "expert_of_mine").mkdir()
     (tmp_path / "expert_of_mine" / "__init__.py").write_text("raise RuntimeError('nobody imports this here')\n")
     (tmp_path / "expert_alone.py").write_text("")
+    (tmp_path / "no_package").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    source = "import expert_of_mine.kernels, expert_alone, no_such_package_here\n"
+    source = "import expert_of_mine.kernels, expert_alone, no_package, no_such_package_here\n"
     assert expert_packages.places(source) == [str(tmp_path / "expert_alone.py"), str(tmp_path / "expert_of_mine")]
 
 

@@ -52,7 +52,8 @@ def _owners() -> Mapping[str, list[str]]:
 def places(source: str) -> list[str]:
     """Return the files and directories of the packages that a source imports.
 
-    One that is installed for development lies elsewhere than in Python's own directories.
+    One that is installed for development lies elsewhere than in Python's own directories. A directory without
+    `__init__.py` is left out: any directory that an operator's path happens to have would be a package.
     """
     found: list[str] = []
     for module in imported(source):
@@ -60,6 +61,6 @@ def places(source: str) -> list[str]:
             spec = importlib.util.find_spec(module)
         except (ImportError, ValueError):
             continue
-        if spec is not None:
-            found += spec.submodule_search_locations or [spec.origin or ""]
+        if spec is not None and spec.origin is not None:
+            found += spec.submodule_search_locations or [spec.origin]
     return [place for place in found if place.startswith("/")]
