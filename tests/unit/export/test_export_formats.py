@@ -67,6 +67,7 @@ def test_no_format_carries_the_words_of_a_baselines_fault(form: registry.Format,
         **kernel.evidence,
         "workloads": [{**row, "not_timed": reasons} for row in rows],
         "notes": ["baseline compiled does not run on large (raises: /home/someone)", "a note of the referee"],
+        "experts": {"liger": {"liger-kernel": "0.8.5"}, "mine": {}},
     }
     text = text_of(form.build(replace(kernel, evidence=evidence), tmp_path))
     assert "/home/someone" not in text
@@ -75,6 +76,7 @@ def test_no_format_carries_the_words_of_a_baselines_fault(form: registry.Format,
         assert "baseline compiled does not run on large: raises" in text
         assert "a note of the referee" in text
         assert "a screen times the fastest baseline alone" in text
+        assert '"liger-kernel": "0.8.5"' in text
 
 
 @pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
