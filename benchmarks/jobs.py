@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import platform
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from warpsmith.kernels_db.job.documents import Job, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
@@ -105,6 +105,7 @@ def job(
     language: Language = "cpp",
     target: str = CPU,
     baselines: Sequence[str] = ("eager",),
+    experts: Mapping[str, str] | None = None,
     digest: str = "0" * 64,
     call_s: float = 10.0,
     time_s: float = 0.3,
@@ -112,9 +113,9 @@ def job(
 ) -> Job:
     """Return a job with short limits.
 
-    `level` is screen with a source and baseline without one, unless named.
+    `level` is screen with a source and baseline without one, unless named. `experts` are baselines too.
     """
-    return {
+    found: Job = {
         "id": f"job_{uuid.uuid4().hex}",
         "level": level or ("screen" if source else "baseline"),
         "op": {
@@ -130,3 +131,7 @@ def job(
         "candidate": None if source is None else {"language": language, "source": source},
         "limits": {"compile_s": 60.0, "call_s": call_s, "time_s": time_s, "memory_bytes": memory_bytes},
     }
+    if experts:
+        found["op"]["experts"] = dict(experts)
+        found["op"]["baselines"] += experts
+    return found

@@ -1,12 +1,17 @@
 """Judge every kernel that ships with Warpsmith, beside its baselines.
 
     python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
+    python -m benchmarks.library --experts liger,quack
 
 On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
 run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
 limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked under Triton's
 interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and prints the same table from
 the verdicts that ship, with the device and the versions that they were measured on.
+
+`--experts`: the kernels of ops that these libraries have, beside them as further baselines, and candidates of such ops
+that do not ship (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the
+table, with the reason.
 
 Exits with 1 where a kernel is rejected, or got no verdict.
 """
@@ -20,33 +25,65 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from benchmarks.library_experts import EXPERTS, NAMES, ROOT, UNSHIPPED, with_experts
 from benchmarks.showcase import BASELINES, Shown, ask, lines, table, verify_job
+from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES
 from warpsmith.kernels_db.job.documents import Job, Verdict, judged_elsewhere
 from warpsmith.kernels_db.library import Entry, entries
+from warpsmith.kernels_db.spec.op import Op, load_op
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""
 
 
-def job_of(entry: Entry, baselines: Sequence[str], time_s: float) -> Job:
-    """Return the job that judges a kernel in full.
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel to be judged: one that ships, or a candidate."""
+
+    op: Op
+    target: str
+    language: str
+    source: str
+
+
+def kernels_beside(found: Sequence[Entry], experts: Sequence[str], only: Sequence[str]) -> list[Kernel]:
+    """Return the shipped kernels; with `experts`, those of ops that these have, and candidates of other such ops."""
+    kernels = [Kernel(entry.op, entry.target, entry.language, entry.source) for entry in found]
+    if not experts:
+        return kernels
+    target = found[0].target if found else "cuda:sm_90"
+    for name, file in UNSHIPPED.items():
+        if (not only or name in only) and name not in {kernel.op.name for kernel in kernels}:
+            language = file.suffixes[0].removeprefix(".")
+            kernels.append(Kernel(load_op(ROOT / "examples" / f"{name}.yaml"), target, language, file.read_text()))
+    return [
+        replace(kernel, op=with_experts(kernel.op, experts))
+        for kernel in kernels
+        if set(EXPERTS.get(kernel.op.name, ())) & set(experts)
+    ]
+
+
+def job_of(kernel: Entry | Kernel, baselines: Sequence[str], time_s: float) -> Job:
+    """Return the job that judges a kernel in full, beside those of PyTorch's baselines and all experts of its op.
 
     A judge without its device takes it as far as it can.
     """
-    job = verify_job(entry.op, entry.target, entry.language, entry.source, time_s)
-    job["op"]["baselines"] = [each for each in job["op"]["baselines"] if each in baselines]
+    job = verify_job(kernel.op, kernel.target, kernel.language, kernel.source, time_s)
+    left_out = set(PYTORCH_BASELINES) - set(baselines)
+    job["op"]["baselines"] = [each for each in job["op"]["baselines"] if each not in left_out]
     return job
 
 
-def judged(found: Sequence[Entry], cache: Path, baselines: Sequence[str], time_s: float) -> list[Shown]:
+def judged(found: Sequence[Kernel], cache: Path, baselines: Sequence[str], time_s: float) -> list[Shown]:
     """Judge every kernel, in order, and report each verdict as it comes."""
     shown: list[Shown] = []
     with JudgeClient(cache=cache) as client, ThreadPoolExecutor(AT_ONCE) as pool:
-        for one in pool.map(lambda entry: ask(client, job_of(entry, baselines, time_s)), found):
+        for one in pool.map(lambda kernel: ask(client, job_of(kernel, baselines, time_s)), found):
             shown.append(one)
             print("\n".join(lines(one)), file=sys.stderr, flush=True)
     return shown
@@ -71,6 +108,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="OP", help="this op alone; may be given again")
     parser.add_argument("--stored", action="store_true", help="judge nothing: the verdicts that ship")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="some of eager,compile,max_autotune")
+    parser.add_argument("--experts", default="", help=f"some of {','.join(NAMES)}: judge kernels beside these")
     parser.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
     parser.add_argument("--cache", type=Path, help="the judge's cache directory; by default one for this run alone")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the verdicts here")
@@ -78,20 +116,31 @@ def main() -> int:
     baselines = arguments.baselines.split(",")
     if unknown := sorted(set(baselines) - set(BASELINES)):
         parser.error(f"--baselines: found {', '.join(unknown)}, expected some of {', '.join(BASELINES)}")
+    experts = [name for name in arguments.experts.split(",") if name]
+    if unknown := sorted(set(experts) - set(NAMES)):
+        parser.error(f"--experts: found {', '.join(unknown)}, expected some of {', '.join(NAMES)}")
+    if arguments.stored and experts:
+        parser.error("--experts: found it beside --stored, which judges nothing, expected one of the two")
     found = list(entries())
-    if unknown := sorted(set(arguments.only or ()) - {entry.op.name for entry in found}):
-        parser.error(f"--only: found {', '.join(unknown)}, expected ops of {', '.join(e.op.name for e in found)}")
+    known = {entry.op.name for entry in found} | (set(UNSHIPPED) if experts else set())
+    if unknown := sorted(set(arguments.only or ()) - known):
+        parser.error(f"--only: found {', '.join(unknown)}, expected ops of {', '.join(sorted(known))}")
     found = [entry for entry in found if not arguments.only or entry.op.name in arguments.only]
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpsmith-library-") as scratch:
         shown = (
             [stored(entry) for entry in found]
             if arguments.stored
-            else judged(found, arguments.cache or Path(scratch), baselines, arguments.time_s)
+            else judged(
+                kernels_beside(found, experts, arguments.only or ()),
+                arguments.cache or Path(scratch),
+                baselines,
+                arguments.time_s,
+            )
         )
     if arguments.json:
         arguments.json.write_text(json.dumps([one.verdict for one in shown], indent=1))
-    print(table(shown))
+    print("\n".join([table(shown), *left_out(shown)]))
     print(f"\n{told(shown)}")
     good = sum(map(is_good, shown))
     accepted = sum(one.verdict is not None and one.verdict["verdict"] == "accepted" for one in shown)
@@ -100,15 +149,34 @@ def main() -> int:
     return 0 if good == len(shown) else 1
 
 
+def left_out(shown: Sequence[Shown]) -> list[str]:
+    """Say of each expert that was no baseline on a workload why."""
+    return [
+        f"{one.op} {item['id']}: {name} {reason}"
+        for one in shown
+        if one.verdict is not None
+        for item in one.verdict["workloads"]
+        for name, reason in item.get("not_timed", {}).items()
+        if name not in PYTORCH_BASELINES
+    ]
+
+
 def told(shown: Sequence[Shown]) -> str:
-    """Return devices and versions of the verdicts, each once."""
+    """Return devices and versions of the verdicts, and the packages of their experts, each once."""
     of = {
         f"{one.verdict['device'].get('name', 'no device')}; "
         + ", ".join(f"{name} {version}" for name, version in sorted(one.verdict["versions"].items()))
         for one in shown
         if one.verdict is not None
     }
-    return "\n".join(sorted(of))
+    packages = {
+        f"{name}: {', '.join(f'{package} {version}' for package, version in found.items())}"
+        for one in shown
+        if one.verdict is not None
+        for name, found in one.verdict.get("experts", {}).items()
+        if found
+    }
+    return "\n".join([*sorted(of), *sorted(packages)])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Literal, cast
 
 import torch
 
+from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES, experts_among
 from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
@@ -32,7 +33,7 @@ from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 ROOT = Path(__file__).resolve().parents[1]
 OPS = ("softmax", "layer_norm", "matmul", "conv2d")
 LANGUAGES: tuple[Literal["triton", "cuda"], ...] = ("triton", "cuda")
-BASELINES = ("eager", "compile", "max_autotune")
+BASELINES = PYTORCH_BASELINES
 TIMEOUT_S = 600.0
 TIME_S = 1.0
 COMPILE_S, CALL_S = 120.0, 10.0
@@ -167,20 +168,24 @@ def lines(one: Shown) -> list[str]:
 
 
 def table(shown: Sequence[Shown]) -> str:
-    """Return a table with every bench workload in a row."""
-    head = ["op", "language", "workload", "candidate us", *(f"{name} us" for name in BASELINES)]
+    """Return a table with every bench workload in a row, and a column for each baseline, experts last."""
+    timed_ones = [item["time_us"] for one in shown if one.verdict for item in one.verdict["workloads"]]
+    experts = experts_among(dict.fromkeys(name for times in timed_ones for name in times if name != "candidate"))
+    names = [*BASELINES, *experts]
+    none = ["-"] * (5 + len(names))
+    head = ["op", "language", "workload", "candidate us", *(f"{name} us" for name in names)]
     rows = [[*head, "speed-up over the fastest", "of the limit", "host us", "verdict", "sandbox", "seconds"]]
     for one in shown:
         verdict = one.verdict
         if verdict is None:
-            rows.append([one.op, one.language, *["-"] * 8, "none", "-", f"{one.seconds:.1f}"])
+            rows.append([one.op, one.language, *none, "none", "-", f"{one.seconds:.1f}"])
             continue
         level, spent = str(verdict["sandbox"].get("level", "none")), f"{_spent(verdict):.1f}"
         host = _host(verdict)
         timed = [item for item in verdict["workloads"] if "candidate" in item["time_us"]]
-        rows += [[one.op, one.language, *_times(item), host, verdict["verdict"], level, spent] for item in timed]
+        rows += [[one.op, one.language, *_times(item, names), host, verdict["verdict"], level, spent] for item in timed]
         if not timed:
-            rows.append([one.op, one.language, *["-"] * 7, host, verdict["verdict"], level, spent])
+            rows.append([one.op, one.language, *none[1:], host, verdict["verdict"], level, spent])
     return columns(rows)
 
 
@@ -192,15 +197,15 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _times(item: WorkloadVerdict) -> list[str]:
-    """Return workload, times, speed-up and share of the limit."""
+def _times(item: WorkloadVerdict, names: Sequence[str]) -> list[str]:
+    """Return workload, times of the candidate and of the named baselines, speed-up and share of the limit."""
     fastest = min(item["speedup"], key=lambda name: item["speedup"][name], default=None)
     gain = "-"
     if fastest is not None:
         low, high = item["ci95"][fastest]
         gain = f"{item['speedup'][fastest]:.3f} [{low:.3f}, {high:.3f}] {fastest}"
     share = "-" if item["limit_fraction"] is None else f"{item['limit_fraction']:.0%}"
-    times = [f"{item['time_us'][name]:.1f}" if name in item["time_us"] else "-" for name in ("candidate", *BASELINES)]
+    times = [f"{item['time_us'][name]:.1f}" if name in item["time_us"] else "-" for name in ("candidate", *names)]
     return [item["id"], *times, gain, share]
 
 

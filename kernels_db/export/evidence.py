@@ -67,6 +67,7 @@ def _origin(kernel: ExportedKernel) -> dict[str, Any]:
         "source_digest": kernel.source_digest,
         "device": evidence.get("device", {}).get("name"),
         "versions": evidence.get("versions", kernel.envelope["versions"]),
+        **({"experts": evidence["experts"]} if evidence.get("experts") else {}),
         "fingerprint": evidence.get("fingerprint"),
         "protocol": read_protocol(evidence),
         "sandbox": evidence.get("sandbox", {}).get("level"),
@@ -100,6 +101,7 @@ def _told(kernel: ExportedKernel) -> list[str]:
         f"under the judge's protocol {said['protocol']}:",
     ]
     lines += [f"  {line}" for row in said["workloads"] for line in _row(row)]
+    lines += [f"  {name} is {_pairs(packages)}" for name, packages in said.get("experts", {}).items() if packages]
     lines += _host(said["host_us"])
     lines += ["", "Envelope (every other call goes to PyTorch):"]
     lines += [f"  {name}: {_span(axis)}" for name, axis in kernel.envelope["axes"].items()]

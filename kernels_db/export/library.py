@@ -83,7 +83,8 @@ def _measured(kernel: ExportedKernel) -> list[str]:
     if evidence.get("score") is not None:
         low, high = evidence["score_ci95"] or (evidence["score"], evidence["score"])
         share = limit_fraction(evidence["workloads"])
-        said = f"{evidence['score']:.2f}x [{low:.2f}, {high:.2f}] the fastest PyTorch baseline"
+        among = "baseline, experts included" if evidence.get("experts") else "PyTorch baseline"
+        said = f"{evidence['score']:.2f}x [{low:.2f}, {high:.2f}] the fastest {among}"
         said += "" if share is None else f", {share:.0%} of the physical limit"
         lines += [f"{said}: geometric means over the bench workloads."]
     rows = [row for row in evidence["workloads"] if "candidate" in row["time_us"]]

@@ -152,11 +152,13 @@ def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
 
 def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str, Any]:
     """Return the templates' values for one kernel."""
+    bench = [w for w in kernel.evidence["workloads"] if w["role"] == "bench"]
     return {
         "kernel": kernel,
         "name": kernel_name(kernel),
         "evidence_file": file_of(kernel_name(kernel), kernels, "evidence"),
-        "bench": [w for w in kernel.evidence["workloads"] if w["role"] == "bench"],
+        "bench": bench,
+        "baselines": list(dict.fromkeys(name for w in bench for name in w["speedup"])),
         "numbers": verified_numbers(kernel),
         "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
         "configurations": configurations(kernel),

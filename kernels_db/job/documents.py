@@ -125,7 +125,7 @@ class JobOp(TypedDict):
 
     `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one tensor or a tuple), or
     None where every result is a mutated input. `baselines` are those of the objective: eager, compile,
-    max_autotune.
+    max_autotune, and names of `experts`.
     """
 
     name: str
@@ -134,6 +134,7 @@ class JobOp(TypedDict):
     math: Literal["ieee", "tf32"]
     library_calls: list[str]
     baselines: list[str]
+    experts: NotRequired[dict[str, str]]  # by name: a module with `run(*inputs)`, as the reference is; absent: none
     accuracy: NotRequired[Accuracy]  # absent: componentwise, under tf32 with TF32's roundoff
     counterexamples: NotRequired[list[Recipe]]  # asked before anything else; those of other workloads are left out
 
@@ -393,6 +394,7 @@ class Verdict(TypedDict):
     protocol: NotRequired[int]  # the judge's (job/protocol_number.py); absent: an early one
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
     attack: NotRequired[Attack]  # where `limits.attack_s` or `op.counterexamples` asked for one
+    experts: NotRequired[dict[str, dict[str, str]]]  # of the op, by name: the distributions it imports, with versions
     sweep: NotRequired[
         Sweep
     ]  # at level screen, of a candidate with tunables: the verdict is on the chosen configuration

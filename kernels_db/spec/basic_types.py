@@ -187,7 +187,8 @@ def python_tree(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def _python(source: str) -> str:
+def python_source(source: str) -> str:
+    """Return a source that parses; otherwise raise the error of a field."""
     if len(source) > MAX_SOURCE:
         raise refuse(f"at most {MAX_SOURCE} characters of Python, not {len(source)}")
     try:
@@ -239,5 +240,5 @@ IntegerExpr = Annotated[str, AfterValidator(_integer_expression)]
 BooleanExpr = Annotated[str, AfterValidator(_boolean_expression)]
 """A condition over the axes."""
 
-Python = Annotated[str, AfterValidator(_python)]
+Python = Annotated[str, AfterValidator(python_source)]
 """Python source that parses; it is not run here."""

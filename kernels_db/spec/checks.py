@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES, experts_among
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
 from warpsmith.kernels_db.spec.errors import MAX_ERRORS, SpecError, listed
+from warpsmith.kernels_db.spec.experts import disagreements, presets_of
 from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.kernels_db.spec.parts import Parts, WorkloadList
 from warpsmith.kernels_db.spec.schema import InputOverride, Workload
-from warpsmith.kernels_db.spec.source_checks import check_sources
+from warpsmith.kernels_db.spec.source_checks import check_run, check_sources
 from warpsmith.kernels_db.spec.tensors import ExprAxis, IndicesCheck, VarAxis
 
 MAX_BINDINGS = 16_384
@@ -43,6 +45,8 @@ def _disagreements(parts: Parts) -> Iterator[SpecError]:
     yield from _check_inputs(parts)
     yield from _check_indices(parts)
     yield from check_sources(parts)
+    yield from _check_baselines(parts)
+    yield from _check_experts(parts)
     for workloads in parts.workload_lists:
         yield from _check_bindings(parts, workloads)
     # Sizes mean something only where every axis has one.
@@ -145,6 +149,38 @@ def _check_indices(parts: Parts) -> Iterator[SpecError]:
             yield SpecError(f"{field}.check.of", of, expected)
         elif not -ranks[of] <= axis < ranks[of]:
             yield SpecError(f"{field}.check.axis", axis, f"an axis of {of}, from {-ranks[of]} to {ranks[of] - 1}")
+
+
+def _check_baselines(parts: Parts) -> Iterator[SpecError]:
+    """Check that every baseline is PyTorch's or an expert's, named once, and every expert a baseline."""
+    baselines, experts = parts.objective.baselines, parts.objective.experts
+    for index, name in enumerate(baselines):
+        field = f"objective.baselines[{index}]"
+        if name in baselines[:index] and name in experts:
+            yield SpecError(field, name, "each expert once")
+        elif name not in PYTORCH_BASELINES and name not in experts:
+            known = [*PYTORCH_BASELINES, *experts]
+            expected = f"one of {listed(known)}{suggest(name, known)}; or an expert of this name in objective.experts"
+            if ready := presets_of(name):
+                expected += f", such as {ready[0]}"
+            yield SpecError(field, name, expected)
+    if len(experts_among(baselines)) == len(baselines):
+        expected = f"at least one of {listed(PYTORCH_BASELINES)}, for an expert may not run everywhere"
+        yield SpecError("objective.baselines", list(baselines), expected)
+    for name in experts:
+        if name not in baselines:
+            yield SpecError(f"objective.experts.{name}", name, "a name among objective.baselines, to be timed")
+
+
+def _check_experts(parts: Parts) -> Iterator[SpecError]:
+    """Check that experts take the op's inputs."""
+    names = [item.name for _, item in parts.arguments()]
+    if parts.input_count != len(parts.inputs):
+        return
+    for name, text in parts.objective.experts.items():
+        field = f"objective.experts.{name}"
+        yield from (SpecError(field, *each) for each in disagreements(text, names))
+        yield from check_run(field, text, len(names))
 
 
 def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic_core import PydanticUndefined
 
-from warpsmith.kernels_db.spec import basic_types, dist, expr, schema, tensors
+from warpsmith.kernels_db.spec import basic_types, dist, experts, expr, schema, tensors
 from warpsmith.kernels_db.spec.document import MAX_BYTES, MAX_DEPTH
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "op-spec.md"
@@ -30,6 +30,8 @@ _NAMED: Sequence[tuple[Any, str]] = (
     (basic_types.Dtype, "dtype"),
     (basic_types.Label, "label"),
     (basic_types.Name, "name"),
+    (experts.ExpertName, "name"),
+    (experts.Expert, "[expert](experts.md)"),
     (basic_types.Text, "text"),
     (tensors.Shape, "list of axis names and integers"),
     (tensors.Axis, "axis"),

@@ -27,7 +27,7 @@ MAX_VALUES = 30_000
 MAX_TEXT = 128 * 1024
 """Characters of all other texts in a spec, expressions among them; its `origin` does not count."""
 
-_PYTHON_FIELDS = ("reference", "source")
+_PYTHON_FIELDS = ("reference", "source", "experts")
 
 MAX_BYTES_WITHOUT_LIBYAML = 64 * 1024
 """Of YAML where PyYAML was built without libyaml: its own parser takes about 0.1 ms for each value."""
@@ -81,7 +81,7 @@ def check_size(document: dict[str, Any]) -> None:
             python += len(value) if name in _PYTHON_FIELDS else 0
             text += len(value) if name not in _PYTHON_FIELDS else 0
         elif isinstance(value, dict):
-            pending.extend(value.items())
+            pending.extend((name if name in _PYTHON_FIELDS else key, item) for key, item in value.items())
         elif isinstance(value, list | tuple):
             pending.extend((name, item) for item in value)
     if text > MAX_TEXT:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.dist import Dist, amounts
-from warpsmith.kernels_db.spec.schema import Limits, Workload
+from warpsmith.kernels_db.spec.schema import Limits, Objective, Workload
 from warpsmith.kernels_db.spec.tensors import Axis, ExprAxis, Input, Output, Shape, State
 
 _AXIS: TypeAdapter[Axis] = TypeAdapter(Axis)
@@ -52,6 +52,7 @@ class Parts:
     state: Placed[State]
     workload_lists: list[WorkloadList]
     limits: Limits
+    objective: Objective
     other_shapes: Placed[Sequence[int | str]]
     """Well-formed shapes of inputs, outputs and state that are malformed elsewhere."""
 
@@ -116,6 +117,7 @@ def parts_of(document: Mapping[str, Any]) -> Parts:
         state=_models(State, _listed(document, "state")),
         workload_lists=list(_workload_lists(document)),
         limits=_valid(Limits.model_validate, document.get("limits", {})) or Limits(),
+        objective=_valid(Objective.model_validate, document.get("objective", {})) or Objective(),
         other_shapes=list(_other_shapes(document)),
     )
 

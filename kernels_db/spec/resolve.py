@@ -12,6 +12,7 @@ from warpsmith.kernels_db.job.documents import (
     Job,
     JobCandidate,
     JobLimits,
+    JobOp,
     Level,
     ResolvedInput,
     ResolvedOutput,
@@ -22,6 +23,7 @@ from warpsmith.kernels_db.job.size_numbers import size_numbers
 from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.experts import expert_source
 from warpsmith.kernels_db.spec.holdouts import derived_holdouts
 from warpsmith.kernels_db.spec.schema import InputOverride, Op, Workload
 from warpsmith.kernels_db.spec.target import Target
@@ -171,20 +173,28 @@ def build_job(
     return {
         "id": f"job_{uuid.uuid4().hex}",
         "level": level,
-        "op": {
-            "name": op.name,
-            "digest": op.digest,
-            "reference": reference_source(op),
-            "math": op.math,
-            "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
-            "baselines": list(op.objective.baselines),
-            "accuracy": op.accuracy,
-        },
+        "op": _resolve_op(op),
         "target": str(target),
         "workloads": resolved,
         "candidate": candidate,
         "limits": limits.copy(),
     }
+
+
+def _resolve_op(op: Op) -> JobOp:
+    resolved: JobOp = {
+        "name": op.name,
+        "digest": op.digest,
+        "reference": reference_source(op),
+        "math": op.math,
+        "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
+        "baselines": list(op.objective.baselines),
+        "accuracy": op.accuracy,
+    }
+    if op.objective.experts:
+        names = [item.name for item in arguments(op)]
+        resolved["experts"] = {name: expert_source(text, names) for name, text in op.objective.experts.items()}
+    return resolved
 
 
 def reference_source(op: Op) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy
+from warpsmith.kernels_db.job.baselines import MAX_EXPERTS, PYTORCH_BASELINES
 from warpsmith.kernels_db.spec.basic_types import (
     MAX_AXES,
     MAX_TENSORS,
@@ -33,6 +34,7 @@ from warpsmith.kernels_db.spec.basic_types import (
 )
 from warpsmith.kernels_db.spec.dist import Dist
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.experts import Expert, ExpertName
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
@@ -87,12 +89,12 @@ class Objective(Spec):
 
     rank: Literal["geomean"] = "geomean"
     """The score: geometric mean over bench workloads, by their weights, of the speed-up over the fastest baseline."""
-    baselines: Annotated[Items[Literal["eager", "compile", "max_autotune"]], Field(min_length=1)] = (
-        "eager",
-        "compile",
-        "max_autotune",
-    )
-    """Ways to run the reference: PyTorch eager, torch.compile, torch.compile(mode="max-autotune-no-cudagraphs")."""
+    baselines: Annotated[Items[Name], Field(min_length=1)] = PYTORCH_BASELINES
+    """Ways to run the reference: `eager`, `compile` (torch.compile), `max_autotune` (with
+    mode="max-autotune-no-cudagraphs"), of which at least one; and the names of experts."""
+    experts: Annotated[dict[ExpertName, Expert], Field(max_length=MAX_EXPERTS)] = Field(default_factory=dict)
+    """Calls of installed libraries that give the op's results, by the names that `baselines` has them under:
+    `liger.rms_norm(x, weight)`, `MODULE:NAME(x, weight)` or a module with `run(*inputs)`."""
 
 
 class Limits(Spec):

@@ -12,6 +12,7 @@ from typing import TypeVar
 from warpsmith.kernels_db.spec.basic_types import python_tree
 from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.experts import read_call
 from warpsmith.kernels_db.spec.parts import Parts
 from warpsmith.kernels_db.spec.tensors import CodeCheck
 
@@ -32,6 +33,12 @@ def check_sources(parts: Parts) -> Iterator[SpecError]:
         if isinstance(output.check, CodeCheck):
             source = output.check.source
             yield from _check_function(f"{field}.check.source", source, "check", 3, "inputs, expected and found")
+
+
+def check_run(field: str, expert: str, inputs: int) -> Iterator[SpecError]:
+    """Check that an expert which is a module has `run`, and that this takes the op's inputs."""
+    if read_call(expert) is None:
+        yield from _check_function(field, expert, "run", inputs, "one for each input, then the state")
 
 
 def _check_reference(source: str, inputs: int, has_model: bool) -> Iterator[SpecError]:

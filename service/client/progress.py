@@ -161,9 +161,9 @@ def build_result_rows(
 ) -> list[list[str]]:
     """Build one row for each workload of `roles`.
 
-    A row holds the op, the workload, the times of baselines and winner, the gain over the fastest baseline, and the
-    share of the limit. The gain is a speed-up with its 95 % interval; the share is the physical limit over the winner's
-    time.
+    A row holds the op, the workload, the times of PyTorch's baselines, of the op's experts in one cell, and of the
+    winner, the gain over the fastest baseline, and the share of the limit. The gain is a speed-up with its 95 %
+    interval; the share is the physical limit over the winner's time.
     """
     rows = []
     for workload in workloads:
@@ -171,25 +171,32 @@ def build_result_rows(
             continue
         fastest = min(workload.speedup, key=lambda name: workload.speedup[name])
         times = [format_microseconds(workload.time_us.get(name)) for name in BASELINE_NAMES]
+        experts = {name: time for name, time in workload.time_us.items() if name not in {"candidate", *BASELINE_NAMES}}
+        told = ", ".join(
+            f"{shorten(name, LONGEST_TITLE)} {format_microseconds(time)}" for name, time in experts.items()
+        )
         interval = workload.ci95.get(fastest)
         gain = f"{format_ratio(workload.speedup[fastest], interval)} {BASELINE_NAMES.get(fastest, fastest)}"
         winner = format_microseconds(workload.time_us["candidate"])
         name = workload.id if workload.weight == 1.0 else f"{workload.id} (weight {workload.weight:g})"
-        rows.append([op_name, name, *times, winner, gain, format_share(workload.limit_fraction)])
+        rows.append([op_name, name, *times, told, winner, gain, format_share(workload.limit_fraction)])
     return rows
 
 
 def build_result_table(rows: Sequence[Sequence[str]]) -> Table:
-    """Build a table of the rows of `build_result_rows`."""
-    table = Table(title="Against PyTorch, in microseconds a call", title_justify="left", box=box.SIMPLE_HEAD)
+    """Build a table of the rows of `build_result_rows`; experts have a column where there are any."""
+    place = 2 + len(BASELINE_NAMES)
+    has_experts = any(row[place] for row in rows)
+    against = "PyTorch and experts" if has_experts else "PyTorch"
+    table = Table(title=f"Against {against}, in microseconds a call", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("op", "workload"):
         table.add_column(name, no_wrap=True)
-    for name in (*BASELINE_NAMES.values(), "winner"):
+    for name in (*BASELINE_NAMES.values(), *(["experts"] if has_experts else []), "winner"):
         table.add_column(name, justify="right")
     table.add_column("speed-up over the fastest", no_wrap=True)
     table.add_column("of the limit", justify="right")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell) for at, cell in enumerate(row) if has_experts or at != place))
     return table
 
 

@@ -119,7 +119,7 @@ class FamilyError(BaseModel):
 class Timing(BaseModel):
     """One contender on one workload."""
 
-    contender: str = Field(description="candidate, eager, compile or max_autotune")
+    contender: str = Field(description="candidate, eager, compile, max_autotune or an expert of the op")
     time_us: float = Field(description="Median over the blocks, microseconds")
     ci95: list[float] | None = Field(description="95 % interval of that median; null for fewer than six blocks")
     samples: list[float] = Field(description="The blocks' medians in the order in which they were measured")
@@ -193,6 +193,9 @@ class ReportDocument(BaseModel):
     workloads: list[WorkloadReport]
     device: dict[str, Any] = Field(description="The device that it ran on, with the measured peaks")
     versions: dict[str, str]
+    experts: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="Of the op, by name: the packages that each imports, with their versions"
+    )
     sandbox: dict[str, Any] = Field(description="The sandbox around the candidate: level and layers")
     fingerprint: str | None
     seconds: dict[str, float] = Field(description="Wall clock by gate; `exclusive`: how long the device was held")
@@ -231,6 +234,7 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
         ],
         device=device,
         versions=found.get("versions") or {},
+        experts=found.get("experts") or {},
         sandbox=found.get("sandbox") or {},
         fingerprint=found.get("fingerprint"),
         seconds=found.get("seconds") or {},

@@ -15,7 +15,6 @@ from warpsmith.workers.judge.reference.baselines import OpRunners, WorkloadFacts
 from warpsmith.workers.judge.reference.input_checks import Question, ask
 from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.runner.faults import RunnerFault
-from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.values.families import Family
 from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions
@@ -36,7 +35,7 @@ class InProcess(OpRunners):
         self.namespace: dict[str, Any] = {}
         exec(reference, self.namespace)
 
-    def run(self, mode: Mode, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
+    def run(self, mode: str, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
         wide = mode == "float64"
         run: Callable[..., Any] = self.namespace["run"]
         with torch.no_grad():

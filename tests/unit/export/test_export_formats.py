@@ -67,6 +67,7 @@ def test_no_format_carries_the_words_of_a_baselines_fault(form: registry.Format,
         **kernel.evidence,
         "workloads": [{**row, "not_timed": reasons} for row in rows],
         "notes": ["baseline compiled does not run on large (raises: /home/someone)", "a note of the referee"],
+        "experts": {"liger": {"liger-kernel": "0.8.5"}, "mine": {}},
     }
     text = text_of(form.build(replace(kernel, evidence=evidence), tmp_path))
     assert "/home/someone" not in text
@@ -75,6 +76,24 @@ def test_no_format_carries_the_words_of_a_baselines_fault(form: registry.Format,
         assert "baseline compiled does not run on large: raises" in text
         assert "a note of the referee" in text
         assert "a screen times the fastest baseline alone" in text
+        assert '"liger-kernel": "0.8.5"' in text
+
+
+def test_a_package_shows_a_baseline_that_was_timed_on_some_workloads_alone(tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    (row,) = (row for row in kernel.evidence["workloads"] if row["role"] == "bench")
+    beside = {name: {**row[name], "liger": value} for name, value in (("speedup", 2.0), ("time_us", 7.0))}
+    other = {**row, **beside, "id": "other", "ci95": {**row["ci95"], "liger": [1.9, 2.1]}}
+    evidence = {**kernel.evidence, "workloads": [*kernel.evidence["workloads"], other]}
+    (package,) = (form for form in ANY_OP if form.name == "package")
+    text = text_of(package.build(replace(kernel, evidence=evidence), tmp_path))
+    head, first, second = (
+        line for line in text.splitlines() if line.startswith(("| workload |", "| small", "| other"))
+    )
+    assert head.count("|") == first.count("|") == second.count("|")
+    assert "| liger | speed-up over liger |" in head
+    assert "| not timed | - |" in first
+    assert "| 7.0 us | 2.00x [1.90, 2.10] |" in second
 
 
 @pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)

@@ -32,6 +32,15 @@ def op(**changes: str) -> JobOp:
     return cast("JobOp", {"digest": "d", "reference": "r", "math": "ieee", "name": "op", **changes})
 
 
+def test_another_expert_is_another_op(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path, DEVICE, VERSIONS, lambda: Clock.now, protocol=2)
+    one, other = (cast("JobOp", {**op(), "experts": {"mine": f"def run(x): return x  # {n}"}}) for n in range(2))
+    store.of(one).keep("w", {"eager": 30.0, "mine": 5.0}, {})
+    assert store.of(one).find("w", ["eager", "mine"]) is not None
+    assert store.of(other).find("w", ["eager"]) is None
+    assert store.of(op()).find("w", ["eager"]) is None
+
+
 def standings(place: Path, clock: Clock | None = None, device: dict[str, Any] | None = None, **op_: str) -> OpStandings:
     """An op's standings in the store at `place`."""
     now = clock or Clock()

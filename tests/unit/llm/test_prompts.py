@@ -162,6 +162,13 @@ def test_a_baseline_at_the_limit_leaves_little_to_gain(times: float, told: str) 
     assert line.endswith(f"; physical limit by bytes 100 us: {told}")
 
 
+def test_a_librarys_time_is_to_be_beaten_as_pytorchs_is() -> None:
+    verdict = prompt_scenarios.baselines()
+    verdict["workloads"] = [verdict["workloads"][0] | {"time_us": {"eager": 64.0, "liger": 30.0}}]  # type: ignore[operator,list-item]
+    [line] = facts.baseline_lines(verdict, workloads(op()))
+    assert "PyTorch eager 64.0 us, the library call `liger` 30.0 us. To beat: 30.0 us" in line
+
+
 def test_no_more_is_promised_than_the_clock_can_show() -> None:
     entry = prompt_scenarios.timed("decode", None, 17.0, 7.5, 2.4)
     verdict = prompt_scenarios.baselines() | {"workloads": [entry], "device": {"exchange_us": 3.0}}

@@ -262,10 +262,29 @@ def test_results_compare_with_the_fastest_baseline() -> None:
     untimed = WorkloadTimes(id="ragged", role="test", time_us={}, speedup={})
     rows = build_result_rows("layer_norm", [workload, untimed])
     assert rows == [
-        ["layer_norm", "images", "300", "250", "240", "120", "2.00x [1.95, 2.05] max-autotune", "62 %"],
+        ["layer_norm", "images", "300", "250", "240", "", "120", "2.00x [1.95, 2.05] max-autotune", "62 %"],
     ]
     shown = text_of(build_result_table(rows))
     assert "2.00x [1.95, 2.05] max-autotune" in shown
+    assert "experts" not in shown
+
+
+def test_results_show_the_experts_of_an_op_beside_pytorch() -> None:
+    workload = WorkloadTimes(
+        id="images",
+        role="bench",
+        time_us={"eager": 300.0, "liger": 110.0, "quack": 90.0, "candidate": 120.0},
+        speedup={"eager": 2.5, "liger": 0.92, "quack": 0.75},
+        ci95={"quack": [0.74, 0.76]},
+        limit_fraction=0.62,
+    )
+    rows = build_result_rows("layer_norm", [workload])
+    assert rows == [
+        ["layer_norm", "images", "300", "-", "-", "liger 110, quack 90", "120", "0.75x [0.74, 0.76] quack", "62 %"],
+    ]
+    shown = text_of(build_result_table(rows))
+    assert "Against PyTorch and experts" in shown
+    assert "liger 110, quack 90" in shown
 
 
 def test_a_baseline_that_was_not_timed_says_where_and_why() -> None:

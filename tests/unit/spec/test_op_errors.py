@@ -150,7 +150,7 @@ REFERENCE = "def run(x, rows, m):\n    return x\n"
             "one of tokens",
         ),
         ("math", "fp16", "math", "fp16", "'ieee' or 'tf32'"),
-        ("objective", {"baselines": ["eager", "jit"]}, "objective.baselines[1]", "jit", "'eager', 'compile' or"),
+        ("objective", {"baselines": ["eager", "jit"]}, "objective.baselines[1]", "jit", "; or an expert of this name"),
         ("limits.flops", "tokens - 64", "limits.flops", "tokens - 64 = 0", "a positive number"),
         ("limits.flops", "batch", "limits.flops", "batch", "not batch"),
         ("limits.flops", 1.5, "limits.flops", 1.5, "a 64-bit integer or an expression"),

@@ -18,7 +18,7 @@ from warpsmith.workers.judge.gates.sweep import sweep
 from warpsmith.workers.judge.gates.verdict import Stopped, wrong_value
 from warpsmith.workers.judge.gates.verification import check, name_kernels, verify
 from warpsmith.workers.judge.reference import admission
-from warpsmith.workers.judge.reference.baselines import OpRunners, baseline_modes
+from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.reference.input_checks import declared
 from warpsmith.workers.judge.reference.learning import ReferenceFault, learn
 from warpsmith.workers.judge.reference.refusals import refusal
@@ -176,7 +176,8 @@ def _compiled_passes(job_run: JobRun) -> None:
     Where it misses a derived tolerance, the report only notes it.
     """
     workload = min(job_run.timed_workloads() or job_run.workloads, key=families.elements)
-    modes = available(job_run, workload, baseline_modes(job_run.job["op"]))
+    own = [mode for mode in job_run.job["op"]["baselines"] if mode not in job_run.runners.experts]
+    modes = available(job_run, workload, own)
     question = declared(job_run.runners, workload, job_run.source(workload))
     for mode in modes:
         found = job_run.runners.run(mode, workload, question.values)

@@ -28,6 +28,7 @@ from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
 from warpsmith.workers.judge.machine import host
+from warpsmith.workers.judge.reference import expert_packages
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
@@ -87,6 +88,8 @@ class JobRun:
             if footprint.is_crowded(job, self.workloads, bench.device):
                 bench.warm.end_others(job["op"])
             self._allowed = footprint.check_memory(job, self.workloads, bench.device)
+        if job["op"].get("experts"):
+            self.report.experts = expert_packages.versions(job["op"])
         self._runners = bench.warm.find(job["op"]) or factory.op(job, self._allowed)
         bench.warm.keep(job["op"], self._runners)
         self._generators = Generators(partial(factory.generator, job, self._allowed), job["limits"]["call_s"])

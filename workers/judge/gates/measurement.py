@@ -11,19 +11,23 @@ import numpy as np
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, WorkloadVerdict
 from warpsmith.workers.judge.clock import quarantine, timing
+from warpsmith.workers.judge.gates.expert_check import find_wrong
 from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.machine.timing_guard import QUIET
-from warpsmith.workers.judge.reference.baselines import baseline_modes
+from warpsmith.workers.judge.reference.baselines import WRONG, untimed_reason
 from warpsmith.workers.judge.reference.read_shares import least_bytes
 from warpsmith.workers.judge.runner.faults import RunnerFault
-from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
+from warpsmith.workers.judge.values.workload_specs import Values
 
 RANKED = "a screen times the fastest baseline alone, which a timing of all found"
 """Why a screen leaves a baseline out that runs."""
+
+
+_MISSING = "ModuleNotFoundError: "
 
 
 def measure(
@@ -33,22 +37,19 @@ def measure(
     job, runners = job_run.job, job_run.runners
     job_run.enter("time", workload)
     plan = timing.plan_for(job["level"] == "verify", job_run.device.type, job["limits"]["time_s"])
-    modes = baseline_modes(job["op"])
+    modes = job["op"]["baselines"]
     if job["level"] == "screen":
         modes = runners.to_beat(workload, modes)
-    modes = available(job_run, workload, modes)  # compiling needs no clock of its own
-    _note_untimed(job_run, workload, modes)
-    source = job_run.source(workload)
     moved = _as_moved(job_run, workload)
-    with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
-        job_run.bench.peaks.measure_for(moved, job["op"]["math"], job_run.start_probe)
-        if candidate is not None:
-            job_run.bind_for_timing(candidate, workload)
-        calls = WorkloadRun(workload, runners, candidate, job["limits"]["call_s"], source, job_run.rng)
-        try:
-            samples = calls.time(modes, plan)
-        finally:
-            job_run.note_error(workload, calls)
+    while True:
+        modes = available(job_run, workload, modes)  # compiling needs no clock of its own
+        with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
+            job_run.bench.peaks.measure_for(moved, job["op"]["math"], job_run.start_probe)
+            timed = _time(job_run, workload, candidate, modes, plan)
+        if timed is not None:
+            break
+    calls, samples = timed
+    _note_untimed(job_run, workload, modes)
     _enter(job_run, workload, samples, modes)
     job_run.report.exchange_us = calls.exchange_us
     if calls.deferred_us:
@@ -59,11 +60,52 @@ def measure(
         job_run.entry(workload)["clocks_us"] = calls.clocks_us
     best = timing.fastest(samples, modes)
     medians: dict[str, float] = {mode: float(np.median(samples[mode])) for mode in modes}
-    runners.note(workload, baseline_modes(job["op"]), medians)
-    for mode, misses in calls.baseline_misses.items():
+    runners.note(workload, job["op"]["baselines"], medians)
+    for mode, misses in calls.baseline_misses.items():  # none of an expert's
         times = f"in {misses} checked timed calls of {workload['id']}"
         job_run.report.notes.append(f"baseline {mode} was outside the tolerance {times}")
     return samples[best], samples.get("candidate", [])
+
+
+def _time(
+    job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None, modes: list[str], plan: timing.Plan
+) -> tuple[WorkloadRun, timing.Samples] | None:
+    """Time baselines and candidate together; None where an expert failed or was wrong, which is no baseline then.
+
+    The others are to be timed anew: each of its rounds had one in it that does not count. Raises Wrong, RunnerFault.
+    """
+    runners = job_run.runners
+    if candidate is not None:
+        job_run.bind_for_timing(candidate, workload)
+    calls = WorkloadRun(
+        workload, runners, candidate, job_run.job["limits"]["call_s"], job_run.source(workload), job_run.rng
+    )
+    try:
+        samples = calls.time(modes, plan)
+    except RunnerFault as fault:
+        if fault.runner not in runners.experts:
+            raise
+        _leave_out(job_run, workload, fault.runner, _fault_in_words(fault))
+        return None
+    finally:
+        job_run.note_error(workload, calls)
+    wrong = {name: misses for name, misses in calls.baseline_misses.items() if name in runners.experts}
+    for name, misses in wrong.items():
+        _leave_out(job_run, workload, name, f"{WRONG}{misses} of its timed calls that were checked")
+    return None if wrong else (calls, samples)
+
+
+def _leave_out(job_run: JobRun, workload: ResolvedWorkload, name: str, why: str) -> None:
+    """End an expert that is no baseline on a workload, and keep why."""
+    job_run.runners.drop(name)
+    job_run.runners.facts(workload).unavailable[name] = why
+
+
+def _fault_in_words(fault: RunnerFault) -> str:
+    said = (str(fault).splitlines() or [""])[0][:300]
+    if fault.kind == "raises" and said.startswith(_MISSING):
+        return f"not_installed: {said.removeprefix(_MISSING)}"
+    return f"{fault.kind}: {said}"
 
 
 def believe(job_run: JobRun) -> None:
@@ -116,27 +158,29 @@ def _doubt(job_run: JobRun, entry: WorkloadVerdict, baseline_us: float) -> str |
     )
 
 
-def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
-    """Return the baselines that run on a workload, compiled.
+def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[str]) -> list[str]:
+    """Return the baselines that run on a workload, compiled, and the experts that are right on it.
 
     Eager always does: the reference gate ran it.
     """
-    modes: list[Mode] = []
+    modes: list[str] = []
     values = job_run.source(workload).draw()
     unavailable = job_run.runners.facts(workload).unavailable
     for mode in wanted:
         if mode not in unavailable:
             try:
-                job_run.runners.run(mode, workload, values)
-                modes.append(mode)
+                _try(job_run, workload, mode, values)
             except RunnerFault as fault:
-                if fault.external or mode == "eager":
+                if mode not in job_run.runners.experts and (fault.external or mode == "eager"):
                     raise
-                job_run.runners.drop(mode)
-                unavailable[mode] = f"{fault.kind}: {(str(fault).splitlines() or [''])[0][:300]}"
+                if fault.runner != mode:
+                    raise  # the reference's, as it answered what an expert was asked
+                _leave_out(job_run, workload, mode, _fault_in_words(fault))
         if mode in unavailable:
-            job_run.note(f"baseline {mode} does not run on {workload['id']} ({unavailable[mode]})")
-    if not modes and wanted != (every := baseline_modes(job_run.job["op"])):
+            job_run.note(f"baseline {mode} {_with_place(untimed_reason(unavailable[mode]), workload['id'])}")
+        else:
+            modes.append(mode)
+    if not modes and wanted != (every := job_run.job["op"]["baselines"]):
         return available(job_run, workload, every)  # the one that was fastest once runs no more
     if not modes:
         message = f"no baseline runs on workload {workload['id']}"
@@ -150,19 +194,36 @@ def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[Mode]) -
     return modes
 
 
-def _note_untimed(job_run: JobRun, workload: ResolvedWorkload, modes: list[Mode]) -> None:
+def _try(job_run: JobRun, workload: ResolvedWorkload, mode: str, values: Values) -> None:
+    """Run a baseline on a workload, and see once whether an expert is right there. Raises RunnerFault."""
+    facts = job_run.runners.facts(workload)
+    if mode not in job_run.runners.experts or mode in facts.right:
+        job_run.runners.run(mode, workload, values)
+    elif (wrong := find_wrong(job_run, workload, mode)) is None:
+        facts.right.add(mode)
+    else:
+        _leave_out(job_run, workload, mode, wrong)
+
+
+def _with_place(reason: str, place: str) -> str:
+    """Write where a baseline does not run or is wrong into why: `does not run on prefill (raises: ...)`."""
+    what, _, why = reason.partition(": ")
+    return f"{what} on {place} ({why})"
+
+
+def _note_untimed(job_run: JobRun, workload: ResolvedWorkload, modes: list[str]) -> None:
     """Enter why each baseline of the op that is not among `modes` is not timed."""
     unavailable = job_run.runners.facts(workload).unavailable
     reasons: dict[str, str] = {
-        mode: f"does not run: {unavailable[mode]}" if mode in unavailable else RANKED
-        for mode in baseline_modes(job_run.job["op"])
+        mode: untimed_reason(unavailable[mode]) if mode in unavailable else RANKED
+        for mode in job_run.job["op"]["baselines"]
         if mode not in modes
     }
     if reasons:
         job_run.entry(workload)["not_timed"] = reasons
 
 
-def _enter(job_run: JobRun, workload: ResolvedWorkload, samples: timing.Samples, modes: list[Mode]) -> None:
+def _enter(job_run: JobRun, workload: ResolvedWorkload, samples: timing.Samples, modes: list[str]) -> None:
     entry = job_run.entry(workload)
     entry["samples"] = {name: [round(value, 3) for value in values] for name, values in samples.items()}
     entry["time_us"] = {name: float(np.median(values)) for name, values in samples.items()}

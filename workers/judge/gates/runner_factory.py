@@ -6,8 +6,10 @@ They are the candidate, the reference in its modes, the memory probe and a spec'
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -16,6 +18,7 @@ from warpsmith.kernels_db.job.protocol_number import PROTOCOL
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.candidates import build
 from warpsmith.workers.judge.machine.device import Device
+from warpsmith.workers.judge.reference import expert_packages
 from warpsmith.workers.judge.reference.baseline_store import BaselineStore
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner import compiler_cache
@@ -23,7 +26,7 @@ from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.sandbox import sandbox
-from warpsmith.workers.judge.sandbox.sandbox import Confinement
+from warpsmith.workers.judge.sandbox.sandbox import COMPILING, Confinement
 
 PROBE = "probe"
 CPU = torch.device("cpu")
@@ -43,7 +46,15 @@ class RunnerFactory:
         self._numbers = itertools.count()
 
     def start(
-        self, mode: Mode, source: str, job: Job, *, environment: dict[str, str], allowed: int, name: str | None = None
+        self,
+        mode: Mode,
+        source: str,
+        job: Job,
+        *,
+        environment: dict[str, str],
+        allowed: int,
+        name: str | None = None,
+        packages: Sequence[str] = (),
     ) -> RunnerHandle:
         """Start a runner with `source` loaded, which may use `allowed` bytes besides its buffers.
 
@@ -61,18 +72,25 @@ class RunnerFactory:
             cores=self._cores,
             device=CPU if mode == "generate" else self.device,
             language=job["candidate"]["language"] if mode == "candidate" and job["candidate"] else None,
+            packages=packages,
         )
 
     def op(self, job: Job, allowed: int) -> OpRunners:
         """Return the runners of a job's reference, each started when it is first needed."""
         start = partial(self._start_reference, job, allowed)
         op, standings = job["op"], self._standings.of(job["op"])
-        return OpRunners(start, job["limits"]["call_s"], self.device, standings, op["math"], op["reference"])
+        experts = frozenset(op.get("experts", {}))
+        return OpRunners(start, job["limits"]["call_s"], self.device, standings, op["math"], op["reference"], experts)
 
-    def _start_reference(self, job: Job, allowed: int, mode: Mode) -> RunnerHandle:
-        """Start the reference in a mode; a compiled one has its own cache directory."""
+    def _start_reference(self, job: Job, allowed: int, name: str) -> RunnerHandle:
+        """Start the reference in a mode, or the expert of a name; what compiles has its own cache directory."""
+        if (expert := job["op"].get("experts", {}).get(name)) is not None:
+            kept = compiler_cache.expert_variables(compiler_cache.expert_directory(expert, self._cache / "experts"))
+            places = expert_packages.places(expert)
+            return self.start("expert", expert, job, environment=kept, allowed=allowed, name=name, packages=places)
+        mode = cast("Mode", name)
         source, environment = job["op"]["reference"], {}
-        if mode in ("compile", "max_autotune"):
+        if mode in COMPILING:
             compiled = partial(self._start_compiled, job, allowed)
             environment = compiler_cache.variables(
                 compiler_cache.directory_for(source, self._cache / "inductor", compiled)
@@ -85,7 +103,8 @@ class RunnerFactory:
 
     def confinement(self, job: Job) -> Confinement:
         """Return the weakest confinement of a job's runners here. Raises ForkServerDied."""
-        modes = ["float64", *job["op"]["baselines"]]
+        experts = job["op"].get("experts", {})
+        modes = ["float64", *("expert" if name in experts else name for name in job["op"]["baselines"])]
         reached = [self._expected(mode, None) for mode in modes]
         if job["candidate"]:
             reached.append(self.candidate_confinement(job["candidate"]["language"]))

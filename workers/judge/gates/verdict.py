@@ -75,6 +75,7 @@ class Report:
         self.generated: Generated | None = None
         self.profile: Profile | None = None
         self.sweep: Sweep | None = None
+        self.experts: dict[str, dict[str, str]] = {}  # of the op: the distributions that each imports, with versions
         self.host_us: HostTime | None = None
         self.notes: list[str] = []
         self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
@@ -147,6 +148,8 @@ class Report:
             document["admission"] = self.admission
         if self.attack is not None:
             document["attack"] = self.attack
+        if self.experts:
+            document["experts"] = self.experts
         if self.sweep is not None:
             document["sweep"] = self.sweep
         if self.generated is not None:

@@ -24,7 +24,6 @@ from warpsmith.workers.judge.gates.wrong import Wrong, refuse_touched
 from warpsmith.workers.judge.reference.answers import check_answer
 from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
 from warpsmith.workers.judge.reference.input_checks import Question, declared, declared_on
-from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.error_pattern import described
@@ -169,7 +168,7 @@ class WorkloadRun:
         """Call the candidate once on new values, without a check."""
         self._call_candidate(self.source.draw())
 
-    def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+    def time(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
         """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, RunnerFault."""
         for mode in baselines:  # compile, map and warm up before the clock counts
             self._baseline_call(mode, self.source.draw())
@@ -184,7 +183,7 @@ class WorkloadRun:
         self.deferred_us, samples = min(timed, key=itemgetter(0))
         return _longer(samples, self.deferred_us)
 
-    def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+    def _time_bursts(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
         """Time in bursts on a GPU.
 
         A block is a burst of calls by the device's own clock, checked against the referee's.
@@ -226,9 +225,9 @@ class WorkloadRun:
                 self._untouched(contender, slot, given)
             self._inspect(contender, call.slot, call.values, lambda: self._question(call.values))
         else:
-            self._check_baseline(name, call.last_values, call.last_slot)  # type: ignore[arg-type]  # a mode
+            self._check_baseline(name, call.last_values, call.last_slot)
 
-    def _time_calls(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+    def _time_calls(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
         """On a CPU: every call by the referee's clock around the exchange."""
         names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
         first = baselines[0] if baselines else None
@@ -276,28 +275,33 @@ class WorkloadRun:
                 values,
                 (lambda: self._question(values)) if checked else None,
             )
-        spent = self._baseline_call(name, values)  # type: ignore[arg-type]  # every other name is a mode
+        spent = self._baseline_call(name, values)
         if checked:
-            slot = self._turn % len(self.runners.on(name, self.workload).slots)  # type: ignore[arg-type]
-            self._check_baseline(name, values, slot)  # type: ignore[arg-type]
+            slot = self._turn % len(self.runners.on(name, self.workload).slots)
+            self._check_baseline(name, values, slot)
         return spent
 
     def _next_slot(self, contender: RunnerHandle) -> int:
         self._turn += 1
         return self._turn % len(contender.slots)
 
-    def _baseline_call(self, mode: Mode, values: Values) -> int:
+    def _baseline_call(self, mode: str, values: Values) -> int:
         runner = self.runners.on(mode, self.workload)
         slot = self._next_slot(runner)
         runner.fill(slot, values)
         return self.runners.call(mode, self.workload, slot)
 
-    def _check_baseline(self, mode: Mode, values: Values, slot: int) -> None:
+    def _check_baseline(self, mode: str, values: Values, slot: int) -> None:
         runner = self.runners.on(mode, self.workload)
         runner.deliver()
         found = [runner.slots[slot].tensor(position).clone() for _, position in result_positions(self.workload)]
         asked = self._question(values)
-        compared = self.runners.check(found, asked.expected, asked.limits)
+        expert = mode in self.runners.experts  # judged as a candidate is: it is then no baseline any more
+        compared = (
+            check_answer(self.runners, self.workload, asked, found)
+            if expert
+            else self.runners.check(found, asked.expected, asked.limits)
+        )
         if not all(comparison.passed for comparison in compared):
             self.baseline_misses[mode] = self.baseline_misses.get(mode, 0) + 1
 

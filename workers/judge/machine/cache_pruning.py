@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 KEEP_S = 14 * 24 * 3600.0
-_GROUPS = ("kernels", "inductor", "baselines")
+_GROUPS = ("kernels", "inductor", "experts", "baselines")
 
 
 def touch(entry: Path) -> None:

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import torch
 
-from warpsmith.kernels_db.job.documents import Job, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.baselines import MAX_EXPERTS, PYTORCH_BASELINES, RESERVED_NAMES, experts_among
+from warpsmith.kernels_db.job.documents import Job, JobOp, ResolvedOutput, ResolvedWorkload
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
 DEVICES = ("cpu", "cuda")
-BASELINES = ("eager", "compile", "max_autotune")
 
 
 class BrokenJob(BrokenDocument):
@@ -73,13 +73,24 @@ def _check_meaning(job: Job) -> None:
         )
     if not job["workloads"]:
         raise BrokenJob("workloads", [], "at least one")
-    for position, name in enumerate(job["op"]["baselines"]):
-        if name not in BASELINES:
-            raise BrokenJob(f"op.baselines[{position}]", name, f"one of {', '.join(BASELINES)}")
-    if not job["op"]["baselines"]:
-        raise BrokenJob("op.baselines", [], f"at least one of {', '.join(BASELINES)}")
+    _check_baselines(job["op"])
     _check_limits(cast("dict[str, Any]", job["limits"]))
     _check_workloads(job["workloads"])
+
+
+def _check_baselines(op: JobOp) -> None:
+    baselines, experts = op["baselines"], op.get("experts", {})
+    for position, name in enumerate(baselines):
+        if name not in PYTORCH_BASELINES and name not in experts:
+            known = ", ".join([*PYTORCH_BASELINES, *experts])
+            raise BrokenJob(f"op.baselines[{position}]", name, f"one of {known}")
+    if len(experts_among(baselines)) == len(baselines):
+        raise BrokenJob("op.baselines", baselines, f"at least one of {', '.join(PYTORCH_BASELINES)}")
+    if len(experts) > MAX_EXPERTS:
+        raise BrokenJob("op.experts", f"{len(experts)} experts", f"at most {MAX_EXPERTS}")
+    for name in experts:
+        if not name.isidentifier() or name in RESERVED_NAMES:
+            raise BrokenJob(f"op.experts.{short(name)}", short(name), "a Python identifier that is not taken")
 
 
 def _check_limits(limits: dict[str, Any]) -> None:

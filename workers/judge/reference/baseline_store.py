@@ -20,6 +20,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job.documents import JobOp
 from warpsmith.workers.judge.machine import cache_pruning
+from warpsmith.workers.judge.reference import expert_packages
 
 STALE_S = 24 * 3600.0
 DRIFT = 0.2
@@ -66,8 +67,10 @@ class BaselineStore:
         self._device = [dict(device), dict(versions), protocol]
 
     def of(self, op: JobOp) -> OpStandings:
-        """Return the standings of one op: of its digest, reference and math."""
-        return OpStandings(self, [op["digest"], op["reference"], op["math"], self._device])
+        """Return the standings of one op: of its digest, reference, math, and experts with the versions of each."""
+        experts = op.get("experts")
+        installed = [experts, expert_packages.versions(op)] if experts else []
+        return OpStandings(self, [op["digest"], op["reference"], op["math"], self._device, *installed])
 
 
 class OpStandings:

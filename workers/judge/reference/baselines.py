@@ -1,6 +1,6 @@
 """The reference of an op in its runners.
 
-Expected values in float64, tolerances, and the baselines that candidates are timed against.
+Expected values in float64, tolerances, and the baselines that candidates are timed against, experts among them.
 
 Runners of an op stay warm between jobs (`warm_ops`). Nothing of a candidate ever runs in them.
 """
@@ -10,17 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 
-from warpsmith.kernels_db.job.documents import Generated, JobOp, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Generated, ResolvedWorkload
 from warpsmith.workers.judge.machine.buffers import Slot
 from warpsmith.workers.judge.reference.baseline_store import OpStandings
 from warpsmith.workers.judge.reference.indices import Indices
 from warpsmith.workers.judge.runner.faults import RunnerFault
-from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
+from warpsmith.workers.judge.sandbox.sandbox import COMPILING
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Comparison, Tolerance
 from warpsmith.workers.judge.values.steps import Limit, compare_result
@@ -41,8 +40,11 @@ COMPILE_S = 300.0
 FLOAT64_PATIENCE = 6
 """Multiple of the call limit that float64, for which libraries do not optimise, may take."""
 
-Start = Callable[[Mode], RunnerHandle]
-"""Starts a runner of this op's reference in a mode."""
+Start = Callable[[str], RunnerHandle]
+"""Starts a runner of this op's reference in a mode, or of one of its experts, by the name of either."""
+
+WRONG = "wrong: "
+"""What the reason begins with for which an expert that runs is no baseline."""
 
 
 @dataclass
@@ -56,8 +58,8 @@ class WorkloadFacts:
     rounds_once: eager rounds a narrow result once, and nothing on the way to it; asked of pointwise ops alone.
     finite: no declared input led beyond finite values. nan: the largest share of NaN among the elements of a result, by
     name, where it has any. unsuited: input families that do not suit it, and why.
-    unavailable: baselines that do not run on it, and why. compiled: modes that have compiled it. generated: the code of
-    its `compile` baseline.
+    unavailable: baselines that do not run on it or are WRONG, and why. right: experts that were asked and are right.
+    compiled: baselines that have compiled it. generated: the code of its `compile` baseline.
     """
 
     tolerances: list[Tolerance | None] | None = None
@@ -68,14 +70,18 @@ class WorkloadFacts:
     finite: bool = True
     nan: dict[str, float] = field(default_factory=dict)
     unsuited: dict[str, str] = field(default_factory=dict)
-    unavailable: dict[Mode, str] = field(default_factory=dict)
-    compiled: set[Mode] = field(default_factory=set)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    right: set[str] = field(default_factory=set)
+    compiled: set[str] = field(default_factory=set)
     generated: Generated | None = None
 
 
 @dataclass
 class OpRunners:
-    """The reference's runners for one op, with the facts of its workloads. Close it to end them."""
+    """The runners of one op's reference and experts, with the facts of its workloads. Close it to end them.
+
+    Each goes by a name: a mode of the reference, or an expert's own.
+    """
 
     start: Start
     call_s: float
@@ -83,8 +89,9 @@ class OpRunners:
     standings: OpStandings
     math: str = "ieee"
     reference: str = ""
-    runners: dict[Mode, RunnerHandle] = field(default_factory=dict)
-    bound: dict[Mode, str] = field(default_factory=dict)  # the workload that a mode's slots are for, by its key
+    experts: frozenset[str] = frozenset()
+    runners: dict[str, RunnerHandle] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)  # the workload that the slots of one are for, by its key
     known: dict[str, WorkloadFacts] = field(default_factory=dict)  # by a workload's key
     used_at: float = field(default_factory=time.monotonic)
 
@@ -92,8 +99,8 @@ class OpRunners:
         """Return the facts learnt of a workload; a fresh record where nothing was."""
         return self.known.setdefault(workload_key(workload), WorkloadFacts())
 
-    def on(self, mode: Mode, workload: ResolvedWorkload) -> RunnerHandle:
-        """Return the runner of a mode with its slots bound to a workload.
+    def on(self, mode: str, workload: ResolvedWorkload) -> RunnerHandle:
+        """Return the runner of a mode or an expert with its slots bound to a workload.
 
         It is started where needed. Raises RunnerFault.
         """
@@ -117,7 +124,7 @@ class OpRunners:
         modes = [mode for mode, bound in self.bound.items() if bound == key and mode != "float64"]
         return self.runners[modes[0]] if modes else None
 
-    def to_beat(self, workload: ResolvedWorkload, modes: list[Mode]) -> list[Mode]:
+    def to_beat(self, workload: ResolvedWorkload, modes: list[str]) -> list[str]:
         """Return the one of `modes` that was fastest when all were timed together.
 
         A screen only ranks, so it need not time the others.
@@ -131,7 +138,7 @@ class OpRunners:
                 unavailable.setdefault(mode, known.unavailable[mode])
         return [mode for mode in modes if mode == known.fastest(modes)]
 
-    def note(self, workload: ResolvedWorkload, wanted: list[Mode], median_us: dict[str, float]) -> None:
+    def note(self, workload: ResolvedWorkload, wanted: list[str], median_us: dict[str, float]) -> None:
         """Note the medians of baselines timed together; `wanted` are all that the op names."""
         key, unavailable = workload_key(workload), self.facts(workload).unavailable
         missing: dict[str, str] = {mode: unavailable[mode] for mode in wanted if mode in unavailable}
@@ -141,7 +148,7 @@ class OpRunners:
             for mode, median in median_us.items():
                 self.standings.compare(key, mode, median)
 
-    def drop(self, mode: Mode) -> None:
+    def drop(self, mode: str) -> None:
         """End one runner; the next use starts a fresh one."""
         self.bound.pop(mode, None)
         for facts in self.known.values():
@@ -174,8 +181,8 @@ class OpRunners:
         for mode in list(self.runners):
             self.drop(mode)
 
-    def run(self, mode: Mode, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
-        """Run a mode once on values and return views of what it produced.
+    def run(self, mode: str, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
+        """Run a mode or an expert once on values and return views of what it produced.
 
         They are outputs, then mutated inputs, valid until the slot's next use.
         """
@@ -185,13 +192,13 @@ class OpRunners:
         runner.deliver()
         return [runner.slots[slot].tensor(position) for _, position in result_positions(workload)]
 
-    def call(self, mode: Mode, workload: ResolvedWorkload, slot: int) -> int:
-        """Call a bound mode once; return the nanoseconds.
+    def call(self, mode: str, workload: ResolvedWorkload, slot: int) -> int:
+        """Call a bound mode or expert once; return the nanoseconds.
 
-        The first call of a compiled mode compiles. Raises RunnerFault; the runner is then ended.
+        The first call of a compiled mode compiles, and an expert's may. Raises RunnerFault; the runner is then ended.
         """
         facts = self.facts(workload)
-        compiles = mode in ("compile", "max_autotune") and mode not in facts.compiled
+        compiles = (mode in COMPILING or mode in self.experts) and mode not in facts.compiled
         try:
             limit = COMPILE_S if compiles else self.call_s * (FLOAT64_PATIENCE if mode == "float64" else 1)
             spent = self.runners[mode].call(slot, limit)
@@ -260,6 +267,6 @@ def modified_input(memory: Slot, workload: ResolvedWorkload, values: Values) -> 
     return None
 
 
-def baseline_modes(op: JobOp) -> list[Mode]:
-    """Return the baselines of an op as runner modes."""
-    return cast("list[Mode]", list(op["baselines"]))
+def untimed_reason(unavailable: str) -> str:
+    """Say why a baseline is not timed."""
+    return f"is {unavailable}" if unavailable.startswith(WRONG) else f"does not run: {unavailable}"

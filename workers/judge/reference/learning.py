@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 
@@ -19,7 +18,6 @@ from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.reference.indices import Indices, find_indices, leaves_order_open, sharpened
 from warpsmith.workers.judge.reference.moved_inputs import moved, noise_step, rounded_to_tf32, with_noise
 from warpsmith.workers.judge.runner.faults import RunnerFault
-from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder
 from warpsmith.workers.judge.values.inputs import InputSources
@@ -175,7 +173,7 @@ def _indices(
         any_order = opened if said is None else said["ties"] == "any"
 
         def run(mode: str, given: Values, at: int = at) -> torch.Tensor:
-            return runners.run(cast("Mode", mode), workload, given)[at].clone()
+            return runners.run(mode, workload, given)[at].clone()
 
         try:
             if said is not None and said.get("of") is not None:

@@ -97,7 +97,7 @@ class NearResults:
                 return  # the reference fails near these values: there are no more right results to be had
 
     def _run(self, mode: str, values: Values) -> dict[int, torch.Tensor]:
-        results = self._runners.run(mode, self._workload, values)  # type: ignore[arg-type]  # a mode
+        results = self._runners.run(mode, self._workload, values)
         dtypes = [result_spec(self._workload, position).dtype for position in range(len(results))]
         return {at: results[at].to(dtypes[at], copy=True) for at in self._kept}
 

@@ -64,4 +64,4 @@ class WarmOps:
 
 
 def _warm_key(op: JobOp) -> str:
-    return json.dumps([op["digest"], op["reference"], op["math"]])
+    return json.dumps([op["digest"], op["reference"], op["math"], op.get("experts")], sort_keys=True)

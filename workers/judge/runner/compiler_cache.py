@@ -1,4 +1,4 @@
-"""Inductor's cache directories: one for each reference.
+"""Cache directories of compilers: one for each reference, and one for each expert.
 
 So no reference can leave code for another.
 
@@ -35,6 +35,23 @@ StartCompiled = Callable[[str, dict[str, str]], RunnerHandle]
 def variables(directory: Path) -> dict[str, str]:
     """Return the variables that make a compiled baseline use `directory`."""
     return {"TORCHINDUCTOR_CACHE_DIR": str(directory), "TRITON_CACHE_DIR": str(directory / "triton")}
+
+
+def expert_variables(directory: Path) -> dict[str, str]:
+    """Return the variables that make an expert keep what it compiles below `directory`.
+
+    FlashInfer and QuACK have variables of their own; what follows the XDG standard finds it there too.
+    """
+    own = {name: str(directory / name.lower()) for name in ("QUACK_CACHE_DIR", "XDG_CACHE_HOME")}
+    return {**variables(directory), **own, "FLASHINFER_WORKSPACE_BASE": str(directory)}
+
+
+def expert_directory(source: str, root: Path) -> Path:
+    """Return the cache directory of an expert below `root`. Raises OSError."""
+    directory = root / hashlib.sha256(source.encode()).hexdigest()[:32]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache_pruning.touch(directory)
+    return directory
 
 
 def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:

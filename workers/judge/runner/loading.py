@@ -15,7 +15,7 @@ from warpsmith.kernels_db.candidate_import import provide_short_names
 def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     """Return `run` as this mode calls it.
 
-    Candidates are called bare; references without gradients.
+    Candidates are called bare; references and experts without gradients.
     """
     if mode in ("candidate", "generate"):
         return run
@@ -25,7 +25,7 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
         from warpsmith.kernels_db.job.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
 
         return torch.no_grad()(in_float64(run))
-    if mode == "eager":
+    if mode in ("eager", "expert"):
         return torch.no_grad()(run)
     import torch._dynamo  # noqa: PLC0415 - takes seconds; only these runners pay
 

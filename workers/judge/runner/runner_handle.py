@@ -68,8 +68,11 @@ class RunnerHandle:
         cores: int,
         device: torch.device,
         language: str | None = None,
+        packages: Sequence[str] = (),
     ) -> None:
-        """Fork the runner, confine it and load `source` into it. `language`: of a candidate.
+        """Fork the runner, confine it and load `source` into it.
+
+        `language`: of a candidate. `packages`: places of packages that it imports, which it may read.
 
         Raises RunnerFault, ForkServerDied, NotConfined.
         """
@@ -85,9 +88,9 @@ class RunnerHandle:
         self._directory = directory
         self._spawned: Spawned | None = None
         self._exchange: Exchange | None = None
-        profile = sandbox.profile(mode, device.type, language, directory, environment, cores)
+        profile = sandbox.profile(mode, device.type, language, directory, environment, cores, packages)
         directory.mkdir(mode=0o700)
-        stem = "candidate" if mode == "candidate" else "generator" if mode == "generate" else "reference"
+        stem = {"candidate": "candidate", "generate": "generator", "expert": "expert"}.get(mode, "reference")
         path = directory / f"{stem}.py"
         path.write_text(source, encoding="utf-8")
         try:
@@ -136,13 +139,14 @@ class RunnerHandle:
     def held(self) -> bool:
         """Whether its process is stopped between its calls and commands, as a candidate's is.
 
-        It can then neither work ahead nor disturb others.
+        It can then neither work ahead nor disturb others. Of a closed runner it says nothing.
         """
         return self._talk.held
 
     @held.setter
     def held(self, held: bool) -> None:
-        self._talk.held = held
+        if self._exchange is not None:  # one that failed while it was held has been closed since
+            self._exchange.held = held
 
     @property
     def pid(self) -> int:

@@ -231,7 +231,7 @@ class Runner:
     def load(self, message: dict[str, Any]) -> dict[str, Any]:
         """Import the file and prepare its `run` for `mode`.
 
-        Modes are candidate, float64, eager, compile and max_autotune.
+        Modes are candidate, float64, eager, compile, max_autotune and expert.
         """
         self.mode = message["mode"]
         set_precision(self.mode, message["math"], self.device)

@@ -69,7 +69,9 @@ _PROCESS = (
 _OF_RUNNERS = ("memory watch", "memory hidden from other processes")
 """Layers that a program has not which takes the place of its process (`Profile.runnable`)."""
 
-_COMPILING = ("compile", "max_autotune")
+COMPILING = ("compile", "max_autotune", "expert")
+"""Modes of runners (`runner.limits.Mode`) that may start compilers, and keep what these make."""
+
 _TRITON_CACHE, _INDUCTOR_CACHE = "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -163,7 +165,13 @@ def detect() -> Ability:
 
 
 def profile(
-    mode: str, device: str, language: str | None, directory: Path, environment: Mapping[str, str], cores: int
+    mode: str,
+    device: str,
+    language: str | None,
+    directory: Path,
+    environment: Mapping[str, str],
+    cores: int,
+    packages: Sequence[str] = (),
 ) -> Profile:
     """Return the profile of a runner of `mode` (see `runner.limits.Mode`).
 
@@ -172,15 +180,16 @@ def profile(
         language: of the candidate, where it is one.
         directory: the runner's own.
         environment: its variables, which name its caches.
+        packages: files and directories of packages that it imports, wherever they are installed.
 
     A C++ candidate writes nowhere; all others write in their own directory (torch wants a place for temporary files).
-    Compiled baselines start compilers and write their cache; Triton on a GPU may start compilers, for a configuration
-    that was not compiled ahead, and so may free Python there, for what it compiles itself.
+    Compiled baselines and experts start compilers and write their cache; Triton on a GPU may start compilers, for a
+    configuration that was not compiled ahead, and so may free Python there, for what it compiles itself.
     """
     gpu = device == "cuda"
-    compiles = mode in _COMPILING
+    compiles = mode in COMPILING
     caches = [environment[name] for name in (_INDUCTOR_CACHE, _TRITON_CACHE) if name in environment]
-    readable = [str(directory)]
+    readable = [str(directory), *packages]
     if CACHE_VARIABLE in environment:
         readable.append(environment[CACHE_VARIABLE])
     return Profile(

@@ -9,7 +9,7 @@ from typing import Any
 from warpsmith.kernels_db.job import nsight_metrics, shown_numbers
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
-from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from warpsmith.workers.llm.prompt.facts import baseline_name, microseconds, rates, significant, visible
 from warpsmith.workers.llm.prompt.logs import first_error, trim_log
 from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
 from warpsmith.workers.llm.prompt.searched_inputs import failing_inputs, own_message
@@ -278,9 +278,9 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
             continue
         line = f"`{entry['id']}`: {microseconds(time)}"
         speedups = [
-            f"{significant(value)}x {BASELINE_NAMES.get(name, name)} ({microseconds(beside)} beside it)"
+            f"{significant(value)}x {baseline_name(name)} ({microseconds(beside)} beside it)"
             if (beside := entry["time_us"].get(name)) is not None
-            else f"{significant(value)}x {BASELINE_NAMES.get(name, name)}"
+            else f"{significant(value)}x {baseline_name(name)}"
             for name, value in entry["speedup"].items()
         ]
         if speedups:
@@ -332,7 +332,7 @@ def _yet_beaten(entry: WorkloadVerdict) -> str:
     fastest = min(beside, key=lambda name: beside[name], default=None)
     if fastest is None or fastest not in entry["ci95"] or entry["ci95"][fastest][1] >= 1.0:
         return ""
-    return f", yet {BASELINE_NAMES.get(fastest, fastest)} does the same in {microseconds(beside[fastest])}"
+    return f", yet {baseline_name(fastest)} does the same in {microseconds(beside[fastest])}"
 
 
 def _limit_cause(verdict: Verdict) -> str:

@@ -73,7 +73,7 @@ export function evidenceOf(kernel: Pick<KernelDocument, "evidence" | "workloads"
     workloads: list(found.workloads).map((item) => workloadOf(item, numbers(axes.get(text(item.id) ?? "")))),
     device: text(device.name),
     facts: pairs(device, ["name", "peaks"]),
-    versions: pairs(record(found.versions)),
+    versions: [...pairs(record(found.versions)), ...expertsOf(record(found.experts))],
     sandbox: text(sandbox.level),
     layers: strings(sandbox.layers),
     fingerprint: text(found.fingerprint),
@@ -217,6 +217,21 @@ function interval(value: unknown): number[] | null {
 }
 
 /** Names and values of what is not nested. */
+/** The packages that the op's experts are of, with their versions. */
+function expertsOf(experts: Json): (readonly [string, string])[] {
+  return Object.entries(experts)
+    .map(
+      ([name, packages]) =>
+        [
+          name,
+          pairs(record(packages))
+            .map((one) => one.join(" "))
+            .join(", "),
+        ] as const,
+    )
+    .filter(([, packages]) => packages !== "");
+}
+
 function pairs(values: Json, without: readonly string[] = []): (readonly [string, string])[] {
   return Object.entries(values)
     .filter(([name, value]) => !without.includes(name) && (typeof value !== "object" || Array.isArray(value)))

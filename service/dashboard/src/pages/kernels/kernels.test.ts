@@ -39,6 +39,7 @@ it("reads evidence", () => {
     evidence: {
       device: { name: "CPU", cores: 8, peaks: { bandwidth_gbs: {} } },
       versions: { torch: "2.9" },
+      experts: { liger: { "liger-kernel": "0.8.5" }, mine: {} },
       sandbox: { level: "full", layers: ["landlock", "seccomp"] },
       fingerprint: "f",
       workloads: [
@@ -59,7 +60,10 @@ it("reads evidence", () => {
   expect(evidence).toMatchObject({
     device: "CPU",
     facts: [["cores", "8"]],
-    versions: [["torch", "2.9"]],
+    versions: [
+      ["torch", "2.9"],
+      ["liger", "liger-kernel 0.8.5"],
+    ],
     sandbox: "full",
     layers: ["landlock", "seccomp"],
   });

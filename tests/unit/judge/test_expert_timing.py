@@ -1,0 +1,53 @@
+"""An expert whose timed calls were wrong is no baseline, although it was right when it was asked."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import judging
+from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.gates import measurement
+from warpsmith.workers.judge.reference.baselines import WorkloadFacts, untimed_reason
+
+PLACE = judging.layer_norm_workload("bench", "bench", 4, 8)
+
+
+class Timed:
+    """A timing whose checked calls of some baselines missed."""
+
+    def __init__(self, misses: dict[str, int]) -> None:
+        self.baseline_misses = misses
+
+    def time(self, baselines: list[str], plan: timing.Plan) -> timing.Samples:
+        return {name: [1.0] for name in baselines}
+
+
+@pytest.mark.parametrize(
+    ("misses", "left_out"),
+    [({}, False), ({"compile": 2}, False), ({"liger": 1}, True), ({"liger": 3, "eager": 1}, True)],
+)
+def test_misses_of_an_expert_end_its_timing_and_those_of_pytorch_do_not(
+    monkeypatch: pytest.MonkeyPatch, misses: dict[str, int], left_out: bool
+) -> None:
+    facts, dropped = WorkloadFacts(), []
+    runners = SimpleNamespace(experts=frozenset({"liger"}), facts=lambda _: facts, drop=dropped.append)
+    job_run: Any = SimpleNamespace(
+        runners=runners,
+        job=judging.job(judging.LAYER_NORM, [PLACE]),
+        source=lambda _: None,
+        rng=random.Random(0),
+        note_error=lambda *_: None,
+    )
+    monkeypatch.setattr(measurement, "WorkloadRun", lambda *_: Timed(misses))
+    plan = timing.plan_for(False, "cpu", 1.0)
+    found = measurement._time(job_run, PLACE, None, ["eager", "compile", "liger"], plan)
+    assert (found is None) == left_out
+    assert dropped == (["liger"] if left_out else [])
+    assert facts.unavailable.keys() == set(dropped)
+    if left_out:
+        why = untimed_reason(facts.unavailable["liger"])
+        assert why == f"is wrong: {misses['liger']} of its timed calls that were checked"
