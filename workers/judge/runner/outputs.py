@@ -31,10 +31,10 @@ def bound(arena: Any, item: dict[str, Any]) -> Any:
     dtype = getattr(torch, item["dtype"])
     if item["elements"] == 0:
         return torch.empty(item["shape"], dtype=dtype, device=arena.device)
-    # No view of another dtype: AOTAutograd takes no input that is one and is written to.
-    first = arena.storage_offset() + item["offset"]
+    # A storage of its own: AOTAutograd compiles no writes to an input that shares one with an input of another dtype.
+    part = torch.from_dlpack(arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize])
     tensor = torch.empty(0, dtype=dtype, device=arena.device)
-    return tensor.set_(arena.untyped_storage(), first // dtype.itemsize, item["shape"], item["strides"])
+    return tensor.set_(part.untyped_storage(), 0, item["shape"], item["strides"])
 
 
 def returned_as(result: Any, outputs: list[Any]) -> list[Any]:
