@@ -15,6 +15,7 @@ from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
@@ -69,6 +70,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
+        sweep_s=_sweep_seconds(search) if kind == "judge" and node.seq > 0 else None,
     )
 
 
@@ -93,6 +95,10 @@ def find_leader(
         if tried.seq != seq and math.prod(sure.values()) > best[0]:
             best = math.prod(sure.values()), (tried.seq,), tuple(sure)
     return best[1], best[2]
+
+
+def _sweep_seconds(search: SearchRow) -> float | None:
+    return sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
 
 
 def _joins(search_id: str) -> Select[tuple[int]]:

@@ -7,11 +7,13 @@ from sqlalchemy import select
 
 from tests.support.steps_support import Driver, call, create, verdict
 from warpsmith.kernels_db.job.sweep_documents import Sweep, describe_sweep
+from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import VerdictRow
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.llm.prompt.requests import build
+from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.model_step import request_context
 
 SOURCE = """
@@ -79,6 +81,33 @@ def test_later_requests_have_the_choice_and_the_ledger_its_line(db: Database) ->
     )
     assert describe_sweep(SWEEP) == line
     assert line in text
+
+
+def test_sweeps_are_counted_and_get_what_the_budget_leaves(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 5}))
+    first = driver.until("code")
+    waiting = [one for one in driver.attempts() if one.kind == "code" and one.state == "pending"]
+    second = driver.claim(waiting[0].id)
+    for work, written in ((first, SOURCE), (second, SOURCE.replace("return ROWS", "return ROWS + 1"))):
+        assert steps.complete_code(db, work.attempt_id, "me", written, "cpp", [call()], driver.now)
+    driver.advance()
+    waiting = [one for one in driver.attempts() if one.kind == "judge" and one.state == "pending"]
+    screening = driver.claim(waiting[0].id)
+    assert job_of(screening, limits_with(None))["limits"]["sweep_s"] == 5.0
+    document = verdict("screen", score=1.5, sweep=SWEEP, sweep_seconds=3.5)
+    assert steps.complete_judge(db, screening.attempt_id, "me", document, driver.now)
+    assert driver.search().sweep_seconds == 3.5
+    later = driver.claim(waiting[1].id)
+    assert job_of(later, limits_with(None))["limits"]["sweep_s"] == 1.5
+    # One in which nothing was right held the device as well.
+    lost = verdict("screen", "rejected", sweep_seconds=4.0)
+    assert steps.complete_judge(db, later.attempt_id, "me", lost, driver.now)
+    assert driver.search().sweep_seconds == 7.5
+    assert driver.search().state == "running"
+
+
+def test_a_search_without_a_limit_asks_for_none(driver: Driver) -> None:
+    assert "sweep_s" not in job_of(driver.until("judge"), limits_with(None))["limits"]
 
 
 def test_a_configuration_that_the_candidate_has_not_is_refused(driver: Driver) -> None:

@@ -75,6 +75,7 @@ class Report:
         self.generated: Generated | None = None
         self.profile: Profile | None = None
         self.sweep: Sweep | None = None
+        self.sweep_seconds: float | None = None  # that a sweep held the device
         self.host_us: HostTime | None = None
         self.notes: list[str] = []
         self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
@@ -149,6 +150,8 @@ class Report:
             document["attack"] = self.attack
         if self.sweep is not None:
             document["sweep"] = self.sweep
+        if self.sweep_seconds is not None:
+            document["sweep_seconds"] = self.sweep_seconds
         if self.generated is not None:
             document["generated"] = self.generated
         if self.profile is not None:
