@@ -403,12 +403,28 @@ class Verdict(TypedDict):
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
     host_us: NotRequired[HostTime]  # at level verify, of an accepted candidate; absent: an earlier judge, or it failed
+    # By the worker alone, at level verify: configurations that a sweep found faster on some workload
+    configurations: NotRequired[list[VerifiedConfiguration]]
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
     calls: NotRequired[
         dict[str, int]
     ]  # of the candidate's `run`, by gate: what a kernel that counts calls had to outlast
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
+
+
+class VerifiedConfiguration(TypedDict):
+    """Another configuration of a verified candidate, which led on some workload of its sweep, verified by itself.
+
+    source, source_digest: the candidate's with the numbers of `values`. verdict: its own at level verify, without
+    samples; absent where the judge made none, and `reason` says why.
+    """
+
+    values: dict[str, int]
+    source: str
+    source_digest: str
+    reason: str
+    verdict: NotRequired[dict[str, Any]]
 
 
 def judged_elsewhere(verdict: Verdict) -> str | None:

@@ -13,6 +13,12 @@ MOST_SHOWN = 3
 """Other configurations that a line of words has; and a kernel's by key on one workload."""
 
 
+SURE_LEAD = 1.05
+"""Ratio of two times in a sweep from which the shorter is taken for a lead: its timings are short."""
+
+MOST_LEADERS = 2
+"""Configurations beside the chosen one that are verified, each as long as it was."""
+
 LONGEST = 600
 """Characters of a sweep, or of the tuner's choices, in words."""
 
@@ -52,6 +58,25 @@ def mean_ratio(times: Mapping[str, float], chosen: Mapping[str, float], weights:
     total = math.fsum(weights.get(name, 1.0) for name in chosen)
     logs = math.fsum(weights.get(name, 1.0) * math.log(times[name] / chosen[name]) for name in chosen)
     return math.exp(logs / total)
+
+
+def find_leaders(sweep: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
+    """Return the values of configurations that serve some bench workload best, and surely better than the chosen one.
+
+    Each workload names its fastest; of more than MOST_LEADERS those with the largest product of leads.
+    """
+    entries = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
+    chosen = next((entry for entry in entries if entry["values"] == sweep["chosen"]), None)
+    if chosen is None:
+        return ()
+    gains: dict[int, float] = {}
+    for name, time_us in chosen["time_us"].items():
+        times = [entry["time_us"].get(name, math.inf) for entry in entries]
+        position = times.index(min(times))
+        if time_us >= SURE_LEAD * times[position]:
+            gains[position] = gains.get(position, 1.0) * time_us / times[position]
+    best = sorted(gains, key=lambda position: -gains[position])[:MOST_LEADERS]
+    return tuple(dict(entries[position]["values"]) for position in best)
 
 
 def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None = None, longest: int = LONGEST) -> str:

@@ -46,7 +46,7 @@ class EstimateDocument(BaseModel):
     expected: ForecastDocument
     worst: ForecastDocument = Field(description="What no search exceeds, each figure by itself")
     sweep_seconds: float = Field(
-        description="Device seconds that sweeps over tunables may hold at worst, at most the budget's limit of them"
+        description="Device seconds that sweeps of screenings may hold at worst, at most the budget's limit of them"
     )
     unpriced: list[str] = Field(
         description="Models without a price: limit tokens, or add prices (WARPSMITH_MODEL_PRICES)"

@@ -78,7 +78,8 @@ class Forecast(Figures):
 class Estimate:
     """The expected course, the worst case that no search exceeds, the models without a price, and the assumptions.
 
-    sweep_seconds: device seconds that sweeps may hold at worst, but for the timings under way when a limit is reached.
+    sweep_seconds: device seconds that sweeps of screenings may hold at worst, but for the timings under way when a limit
+    is reached.
     """
 
     expected: Forecast
@@ -316,7 +317,8 @@ def _assumptions(settings: Settings) -> tuple[str, ...]:
         "limits of time and of the device are not played; limits of tokens and of money can be exceeded by the calls "
         "under way when they are reached: at worst those of one host's model workers, in agent mode all",
         f"device seconds for sweeps: {SWEEP_S:g} for each candidate of the worst case, or the budget's limit; "
-        "those under way at the limit end with the timing that they are at",
+        "those under way at the limit end with the timing that they are at; beside them, verifications of further "
+        "configurations, on what the limit leaves",
         "not in it: what a person adds, who adds ideas, pins nodes, raises the budget or resumes a search that paused",
     )
 
@@ -329,7 +331,7 @@ def one_line(found: Estimate) -> str:
     return (
         f"expected {expected.model_calls:,} calls, {expected.tokens:,} tokens, {dollars(expected.cost_usd)}; "
         f"at worst {least}{worst.model_calls:,} calls, {worst.tokens:,} tokens, {dollars(worst.cost_usd)}{price}; "
-        f"at most {found.sweep_seconds:,.0f} device seconds for sweeps"
+        f"at most {found.sweep_seconds:,.0f} device seconds for sweeps of screenings"
     )
 
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.prompt_scenarios import LEDGER
-from warpsmith.kernels_db.job.sweep_documents import LONGEST, describe_sweep, describe_tuned, list_tuned
+from warpsmith.kernels_db.job.sweep_documents import (
+    LONGEST,
+    MOST_LEADERS,
+    describe_sweep,
+    describe_tuned,
+    find_leaders,
+    list_tuned,
+)
 from warpsmith.workers.llm.prompt.requests import MAX_LEDGER_TIMES, ledger_entry, ledger_lines
 
 
@@ -151,3 +158,36 @@ def test_a_long_sweep_leaves_resources_their_place_in_the_ledger() -> None:
         sweep=sweep,
     )
     assert "128 registers, 64 bytes spilled" in ledger_lines((entry,))[0]
+
+
+def swept(*times: dict[str, float] | str) -> dict[str, Any]:
+    """A sweep over A, whose first value was chosen; a text in place of times is a failure."""
+    entries = [
+        {"values": {"A": number}, "time_us": {}, "rounds": 0, "failure": time}
+        if isinstance(time, str)
+        else {"values": {"A": number}, "time_us": time, "rounds": 1}
+        for number, time in enumerate(times)
+    ]
+    return {"chosen": {"A": 0}, "configurations": entries}
+
+
+def test_leaders_are_the_fastest_of_each_workload_where_the_chosen_one_is_surely_slower() -> None:
+    chosen = {"short": 10.0, "long": 100.0, "wide": 50.0}
+    assert find_leaders(swept(chosen)) == ()
+    assert find_leaders(swept(chosen, {"short": 9.6, "long": 97.0, "wide": 48.0}, "wrong")) == ()
+    found = find_leaders(swept(chosen, {"short": 9.0, "long": 300.0, "wide": 99.0}, {"short": 8.0, "long": 99.0}))
+    assert found == ({"A": 2},)
+    many = find_leaders(
+        swept(chosen, {"short": 9.0, "long": 101.0}, {"long": 50.0, "short": 11.0}, {"wide": 30.0, "short": 12.0})
+    )
+    assert many == ({"A": 2}, {"A": 3}), "the largest leads"
+    assert len(many) == MOST_LEADERS
+    assert find_leaders({"chosen": {"A": 9}, "configurations": []}) == ()
+
+
+@given(sweeps())
+def test_leaders_are_timed_configurations_of_the_sweep_and_never_the_chosen_one(sweep: dict[str, Any]) -> None:
+    timed = [one["values"] for one in sweep["configurations"] if "failure" not in one]
+    found = find_leaders(sweep)
+    assert all(values in timed and values != sweep["chosen"] for values in found)
+    assert len(found) <= MOST_LEADERS

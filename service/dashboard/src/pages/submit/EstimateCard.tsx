@@ -42,7 +42,7 @@ export function EstimateCard({ estimate, updating }: { estimate: Estimate | unde
             </tbody>
           </table>
           <p className={styles.muted}>
-            Sweeps over tunables: at most {format.duration(estimate.sweep_seconds)} on the device
+            Sweeps of screenings: at most {format.duration(estimate.sweep_seconds)} on the device
           </p>
           {estimate.unpriced.length > 0 && (
             <p className={styles.warning}>
