@@ -78,8 +78,8 @@ class Forecast(Figures):
 class Estimate:
     """The expected course, the worst case that no search exceeds, the models without a price, and the assumptions.
 
-    sweep_seconds: device seconds that sweeps of screenings may hold at worst, but for the timings under way when a limit
-    is reached.
+    sweep_seconds: device seconds that sweeps of screenings may hold at worst, but for the timings under way when a
+    limit is reached.
     """
 
     expected: Forecast

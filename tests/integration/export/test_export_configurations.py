@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -71,7 +71,7 @@ SLOWER = {"few": 5.0, "middle": 3.0, "many": 4.0}
 def configuration(values: Mapping[str, int], times_us: Mapping[str, float], **changes: Any) -> dict[str, Any]:
     """A configuration as a worker puts it on a verdict, with these times, eager's being twice SLOWER's."""
     source = specialise(SOURCE, values)
-    verdict = cast("dict[str, Any]", exported(SPEC, source, times_us=times_us).evidence)
+    verdict = exported(SPEC, source, times_us=times_us).evidence
     return {
         "values": dict(values),
         "source": source,
