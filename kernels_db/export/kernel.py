@@ -50,6 +50,11 @@ class ExportedKernel:
 
     The last is a SHA-256 (hex).
     """
+    leads: tuple[dict[str, int], ...] | None = None
+    """Of a further configuration of a kernel (`configurations.py`): the var axes of the shapes that it is to serve.
+
+    Elsewhere it leaves calls to the others. None for a kernel of its own.
+    """
 
 
 def module_name(*kernels: ExportedKernel) -> str:
@@ -100,7 +105,8 @@ def _joint_digest(kernels: Sequence[ExportedKernel]) -> str:
 
 
 def _digest(kernel: ExportedKernel) -> str:
-    decisive = [kernel.envelope, kernel.language, kernel.source_digest]
+    decisive: list[Any] = [kernel.envelope, kernel.language, kernel.source_digest]
+    decisive += [] if kernel.leads is None else [kernel.leads]
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

@@ -66,6 +66,7 @@ def _facts(kernel: ExportedKernel) -> dict[str, Any]:
         "relations": [tuple(one) for one in envelope.get("relations", [])],
         "numbers": verified_numbers(kernel),
         "configurations": configurations(kernel),
+        "leads": None if kernel.leads is None else list(kernel.leads),
         "verified": [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}],
     }
 

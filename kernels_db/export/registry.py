@@ -16,6 +16,7 @@ from warpsmith.kernels_db.export import (
     package,
     vllm,
 )
+from warpsmith.kernels_db.export.configurations import spread
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 
@@ -39,6 +40,8 @@ class Format:
     def write(self, kernels: Sequence[ExportedKernel], directory: Path, name: str | None = None) -> Path:
         """Call `build` with one kernel or several; `name` is the import name, where it is not `module_name`.
 
+        A format that holds several has each kernel's configurations too (`configurations.spread`).
+
         Raises SpecErrors as well where the format has room for one alone. A name only for a format that is importable.
         """
         if len(kernels) > 1 and not self.several:
@@ -46,7 +49,9 @@ class Format:
             expected = f"one: a submission to a benchmark is one kernel; of the formats {able} hold several"
             raise SpecErrors([SpecError("kernels", f"{len(kernels)} kernels", expected)])
         given = {} if name is None else {"name": name}
-        return self.build(kernels[0], directory, *kernels[1:], **given)
+        spreads = [spread(kernel) for kernel in kernels]
+        held = [one for found in spreads for one in (found if self.several else found[:1])]
+        return self.build(held[0], directory, *held[1:], **given)
 
 
 FORMATS = (

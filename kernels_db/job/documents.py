@@ -149,7 +149,9 @@ class JobLimits(TypedDict):
 
     compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all
     of a job's buffers and processes (None: 80 % of the available memory when the job starts); sanitize: whether a
-    verification on a GPU runs the candidate under compute-sanitizer, where that is installed (absent: it does).
+    verification on a GPU runs the candidate under compute-sanitizer, where that is installed (absent: it does);
+    sweep_s: the device seconds that a sweep may hold (absent: the judge's own limit; 0: no sweep, the file's own
+    numbers are judged). A sweep that reaches it ends with the timing under way.
     """
 
     compile_s: float
@@ -159,6 +161,7 @@ class JobLimits(TypedDict):
     sanitize: NotRequired[bool]
     sandbox: NotRequired[SandboxLevel]  # the least that every runner of the job must reach; absent: any
     attack_s: NotRequired[float]  # seconds of counterexample search a workload, at level verify; absent or 0: none
+    sweep_s: NotRequired[float]
 
 
 class Job(TypedDict):
@@ -398,15 +401,32 @@ class Verdict(TypedDict):
     sweep: NotRequired[
         Sweep
     ]  # at level screen, of a candidate with tunables: the verdict is on the chosen configuration
+    sweep_seconds: NotRequired[float]  # device seconds that the sweep held, also where it found nothing right
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
     host_us: NotRequired[HostTime]  # at level verify, of an accepted candidate; absent: an earlier judge, or it failed
+    # By the worker alone, at level verify: configurations that a sweep found faster on some workload
+    configurations: NotRequired[list[VerifiedConfiguration]]
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
     calls: NotRequired[
         dict[str, int]
     ]  # of the candidate's `run`, by gate: what a kernel that counts calls had to outlast
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
+
+
+class VerifiedConfiguration(TypedDict):
+    """Another configuration of a verified candidate, which led on some workload of its sweep, verified by itself.
+
+    source, source_digest: the candidate's with the numbers of `values`. verdict: its own at level verify, without
+    samples; absent where the judge made none, and `reason` says why.
+    """
+
+    values: dict[str, int]
+    source: str
+    source_digest: str
+    reason: str
+    verdict: NotRequired[dict[str, Any]]
 
 
 def judged_elsewhere(verdict: Verdict) -> str | None:

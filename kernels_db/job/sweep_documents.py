@@ -6,8 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+SWEEP_S = 60.0
+"""Seconds of a sweep, compiling left out: a configuration that is not timed by then is left out of the round."""
+
 MOST_SHOWN = 3
 """Other configurations that a line of words has; and a kernel's by key on one workload."""
+
+
+SURE_LEAD = 1.05
+"""Ratio of two times in a sweep from which the shorter is taken for a lead: its timings are short."""
+
+MOST_LEADERS = 2
+"""Configurations beside the chosen one that are verified, each as long as it was."""
+
+LONGEST = 600
+"""Characters of a sweep, or of the tuner's choices, in words."""
+
+_MORE = " ..."
 
 
 class SweptConfiguration(TypedDict):
@@ -27,13 +42,15 @@ class SweptConfiguration(TypedDict):
 class Sweep(TypedDict):
     """What the judge found of a candidate's configurations, the fastest first.
 
-    chosen: the one that the verdict is on. seconds: wall clock. left_out: those for which there was no time.
+    chosen: the one that the verdict is on. seconds: wall clock. left_out: those for which there was no time. limit_s:
+    the job's `limits.sweep_s`, where that ended the sweep.
     """
 
     chosen: dict[str, int]
     configurations: list[SweptConfiguration]
     seconds: float
     left_out: NotRequired[int]
+    limit_s: NotRequired[float]
 
 
 def mean_ratio(times: Mapping[str, float], chosen: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -43,34 +60,75 @@ def mean_ratio(times: Mapping[str, float], chosen: Mapping[str, float], weights:
     return math.exp(logs / total)
 
 
-def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None = None) -> str:
-    """Write a sweep in a line: the best configuration, by how much others are slower, and where another is faster."""
+def find_leaders(sweep: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
+    """Return the values of configurations that serve some bench workload best, and surely better than the chosen one.
+
+    Each workload names its fastest; of more than MOST_LEADERS those with the largest product of leads.
+    """
     entries = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
     chosen = next((entry for entry in entries if entry["values"] == sweep["chosen"]), None)
     if chosen is None:
-        return f"{_named(sweep['chosen'])} chosen"
+        return ()
+    gains: dict[int, float] = {}
+    for name, time_us in chosen["time_us"].items():
+        times = [entry["time_us"].get(name, math.inf) for entry in entries]
+        position = times.index(min(times))
+        if time_us >= SURE_LEAD * times[position]:
+            gains[position] = gains.get(position, 1.0) * time_us / times[position]
+    best = sorted(gains, key=lambda position: -gains[position])[:MOST_LEADERS]
+    return tuple(dict(entries[position]["values"]) for position in best)
+
+
+def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None = None, longest: int = LONGEST) -> str:
+    """Write a sweep in a line: the best configuration, by how much others are slower, and where another is faster.
+
+    `longest`: characters of the line; what does not fit is left out at the end, which then is ` ...`.
+    """
+    entries = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
+    chosen = next((entry for entry in entries if entry["values"] == sweep["chosen"]), None)
+    if chosen is None:
+        return _within([f"{_named(sweep['chosen'])} chosen"], longest)
     best = chosen["time_us"]
     others = [entry for entry in entries if entry is not chosen and entry["time_us"].keys() == best.keys()]
     failed = sum("failure" in entry for entry in sweep["configurations"])
-    told = f"{_named(chosen['values'])} best of {len(entries)} timed"
-    told += f", {failed} failed" if failed else ""
+    told = [f"{_named(chosen['values'])} best of {len(entries)} timed"]
+    told += [f", {failed} failed"] if failed else []
+    told += [f", {sweep['left_out']} not timed"] if sweep.get("left_out") else []
     slower = sorted((mean_ratio(entry["time_us"], best, weights or {}), _named(entry["values"])) for entry in others)
-    if slower:
-        told += "; others " + ", ".join(f"{_percent(ratio)} ({name})" for ratio, name in slower[:MOST_SHOWN])
+    for position, (ratio, name) in enumerate(slower[:MOST_SHOWN]):
+        told.append(f"{', ' if position else '; others '}{_percent(ratio)} ({name})")
     if len(slower) > MOST_SHOWN:
-        told += f", the slowest {_percent(slower[-1][0])}"
+        told.append(f", the slowest {_percent(slower[-1][0])}")
     if len(best) > 1:
         for name in best:
             fastest = min(entries, key=lambda entry: entry["time_us"].get(name, math.inf))
             if fastest is not chosen and fastest["time_us"][name] < 0.98 * best[name]:
                 gain = _percent(fastest["time_us"][name] / best[name])
-                told += f"; on {name} {_named(fastest['values'])} {gain}"
-    return told
+                told.append(f"; on {name} {_named(fastest['values'])} {gain}")
+    return _within(told, longest)
 
 
 def describe_tuned(workloads: Sequence[Mapping[str, Any]]) -> str | None:
-    """Write in a line what Triton's autotuner took on the bench workloads of a verdict; None where it chose nothing."""
-    return "; ".join(list_tuned(workloads)) or None
+    """Write in a line what Triton's autotuner took on the bench workloads of a verdict; None where it chose nothing.
+
+    At most LONGEST characters.
+    """
+    first, *more = list_tuned(workloads) or ("",)
+    return _within([first, *(f"; {one}" for one in more)], LONGEST) or None
+
+
+def _within(pieces: Sequence[str], longest: int) -> str:
+    """Join as many pieces as fit, and say by ` ...` that there are more; a first one that is too long is cut."""
+    text = "".join(pieces)
+    if len(text) <= longest:
+        return text
+    room = longest - len(_MORE)
+    text = ""
+    for piece in pieces:
+        if len(text) + len(piece) > room:
+            break
+        text += piece
+    return (text or pieces[0][:room]) + _MORE
 
 
 def list_tuned(workloads: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

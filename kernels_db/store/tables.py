@@ -138,6 +138,7 @@ class SearchRow(Base):
     unpriced_calls: Mapped[int] = mapped_column(default=0, server_default="0")  # of unknown cost: not in cost_usd
     gpu_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # the device held by the judge for it
     try_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # held for tries, not among these
+    sweep_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # of gpu_seconds, held for sweeps
     active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
     running_since: Mapped[float | None]
     branched_from: Mapped[str | None] = mapped_column(String(32))  # the node of an older search that it starts from

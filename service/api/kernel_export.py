@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.export.configurations import spread
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, check_name
 from warpsmith.kernels_db.export.registry import named
@@ -67,7 +68,7 @@ def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]
         if tier_of(kernel.language) == "sandbox":  # no search keeps one
             expected = "a kernel whose host code a gate has read: an export promises as much"
             raise InvalidInput.one(field, f"{kernel.id} in {kernel.language}", expected)
-        if normalised_digest(kernel.source) != kernel.source_digest:
+        if any(normalised_digest(one.source) != one.source_digest for one in spread(kernel)):
             raise InvalidInput.one(field, kernel.id, "a kernel whose evidence is of the source that it has")
     _check_joinable(asked, kernels)
 

@@ -121,7 +121,8 @@ class SearchRequest(StrictBody):
     budget: dict[str, Any] | None = Field(
         None,
         description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds; default is the "
-        "pool's, or none. try_seconds, for tries of candidates, is 300 where it is not given",
+        "pool's, or none. try_seconds, for tries of candidates, is 300 where it is not given; sweep_seconds, of "
+        "gpu_seconds, is for sweeps over tunables. Neither ends a search",
     )
     model: dict[str, Any] = Field(
         description='{"provider": "openai", "model"?, "base_url"?}, or several models with a share each: '

@@ -206,6 +206,11 @@ def _check_host_time(verdict: Verdict) -> None:
 
 
 def _check_sweep(verdict: Verdict) -> None:
+    if not 0 <= (held := verdict.get("sweep_seconds", 0.0)) <= verdict["seconds"].get("exclusive", 0.0) + 0.01:
+        expected = "device seconds, 0 to those of verdict.seconds.exclusive"
+        raise BrokenDocument("verdict.sweep_seconds", held, expected)
+    if "configurations" in verdict:
+        raise BrokenDocument("verdict.configurations", "some", "none: no job of a bundle asks for them")
     sweep = verdict.get("sweep")
     for position, entry in enumerate(() if sweep is None else sweep["configurations"]):
         for name, value in entry["time_us"].items():

@@ -23,8 +23,10 @@ BUDGET_NAMES = {
     "gpu_seconds": "gpu_seconds",
     "tries": "try_seconds",
     "try_seconds": "try_seconds",
+    "sweeps": "sweep_seconds",
+    "sweep_seconds": "sweep_seconds",
 }
-TIMES = frozenset({"wall_clock_s", "gpu_seconds", "try_seconds"})
+TIMES = frozenset({"wall_clock_s", "gpu_seconds", "try_seconds", "sweep_seconds"})
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL, agent, agent:FILE, agent:POOL-ID or a JSON document"
 MODEL_DOCUMENT = 'a JSON object such as {"provider": "openai", "models": [{"model": "gpt-5"}]}'

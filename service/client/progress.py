@@ -94,14 +94,18 @@ def describe_best(best: Best | None) -> str:
 
 
 def describe_spend(search: SearchDocument) -> str:
-    """Describe calls, tokens and cost so far, against their limits."""
+    """Describe calls, tokens, cost and sweeps so far, against their limits."""
     spend, budget = search.spend, search.budget
     calls = _add_limit(f"{spend.model_calls}", budget.get("model_calls")) + " calls"
     tokens = _add_limit(f"{spend.tokens:,}", budget.get("tokens")) + " tokens"
     limit = budget.get("cost_usd")
     cost = format_dollars(spend.cost_usd)
     cost += f" of ${limit:.2f}" if limit is not None else ""
-    return f"{cost}, {calls}, {tokens}"
+    swept = ""
+    if spend.sweep_seconds or budget.get("sweep_seconds") is not None:
+        swept = f", sweeps {format_duration(spend.sweep_seconds)}"
+        swept += "" if (most := budget.get("sweep_seconds")) is None else f" of {format_duration(most)}"
+    return f"{cost}, {calls}, {tokens}{swept}"
 
 
 def describe_time_left(search: SearchDocument, now: float) -> str:

@@ -52,6 +52,8 @@ def format_limits(budget: Mapping[str, Any]) -> str:
         parts.append(f"{format_duration(budget['gpu_seconds'])} on the device")
     if budget.get("try_seconds") is not None:
         parts.append(f"{format_duration(budget['try_seconds'])} on the device for tries")
+    if budget.get("sweep_seconds") is not None:
+        parts.append(f"{format_duration(budget['sweep_seconds'])} on the device for sweeps")
     return ", ".join(parts) or "the limits of its policy alone"
 
 

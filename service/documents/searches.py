@@ -21,6 +21,7 @@ class Spend(BaseModel):
     wall_clock_s: float = Field(description="Running time; pauses left out")
     gpu_seconds: float = Field(0.0, description="Seconds for which the judge held the device")
     try_seconds: float = Field(0.0, description="Beside these, seconds for which it held the device for tries")
+    sweep_seconds: float = Field(0.0, description="Of `gpu_seconds`, those of sweeps over tunables")
 
 
 class ForecastDocument(BaseModel):
@@ -44,6 +45,9 @@ class EstimateDocument(BaseModel):
 
     expected: ForecastDocument
     worst: ForecastDocument = Field(description="What no search exceeds, each figure by itself")
+    sweep_seconds: float = Field(
+        description="Device seconds that sweeps of screenings may hold at worst, at most the budget's limit of them"
+    )
     unpriced: list[str] = Field(
         description="Models without a price: limit tokens, or add prices (WARPSMITH_MODEL_PRICES)"
     )

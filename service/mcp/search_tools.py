@@ -47,7 +47,7 @@ class Answering:
             dict[str, Any] | None,
             Field(
                 description="Limits, each optional: candidates, model_calls, tokens, cost_usd, wall_clock_s, "
-                'gpu_seconds, try_seconds; for example {"candidates": 12}'
+                'gpu_seconds, try_seconds, sweep_seconds; for example {"candidates": 12}'
             ),
         ] = None,
         policy: Annotated[

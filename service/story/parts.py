@@ -233,7 +233,8 @@ def tell_cost(facts: StoryFacts) -> Section:
     if answers:
         sentences.append(f"Answered by {join_words(answers)}.")
     held = f" and held the device for {format_span(facts.device_s)} of them" if facts.device_s else ""
-    sentences.append(f"The judge worked for {format_span(facts.judge_s)}{held}.")
+    swept = f", {format_span(spend.sweep_seconds)} for sweeps over tunables" if spend.sweep_seconds else ""
+    sentences.append(f"The judge worked for {format_span(facts.judge_s)}{held}{swept}.")
     sentences.append(f"The search ran for {format_span(spend.wall_clock_s)}, pauses left out.")
     return Section("What it cost", " ".join(sentences))
 

@@ -97,6 +97,7 @@ class SweepDocument(BaseModel):
     configurations: list[SweptConfigurationDocument] = Field(description="The fastest first")
     seconds: float
     left_out: int = Field(0, description="Configurations for which there was no time")
+    limit_s: float | None = Field(None, description="The device seconds that the budget left, where they ended it")
     summary: str = Field(description="In a line: the best, and by how much others are slower")
 
 

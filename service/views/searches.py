@@ -130,6 +130,7 @@ def sum_spend(row: SearchRow, now: float) -> Spend:
         wall_clock_s=round(row.active_s + running, 3),
         gpu_seconds=round(row.gpu_seconds, 3),
         try_seconds=round(row.try_seconds, 3),
+        sweep_seconds=round(row.sweep_seconds, 3),
     )
 
 

@@ -110,7 +110,9 @@ class GateCount(BaseModel):
 class Cap(BaseModel):
     """The use of one limit."""
 
-    name: str = Field(description="candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds or try_seconds")
+    name: str = Field(
+        description="candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds, try_seconds or sweep_seconds"
+    )
     used: float | None = Field(description="null where it is not known")
     limit: float | None = Field(description="null where there is none")
     fraction: float | None = Field(description="Used of the limit; above 1 where steps under way went beyond it")

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN, RequestKind, approximate_tokens
@@ -75,10 +76,15 @@ class Forecast(Figures):
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected course, the worst case that no search exceeds, the models without a price, and the assumptions."""
+    """The expected course, the worst case that no search exceeds, the models without a price, and the assumptions.
+
+    sweep_seconds: device seconds that sweeps of screenings may hold at worst, but for the timings under way when a
+    limit is reached.
+    """
 
     expected: Forecast
     worst: Forecast
+    sweep_seconds: float
     unpriced: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -121,9 +127,12 @@ def estimate(
         }
         for worst in (False, True)
     )
+    worst = _bounded(bound(read, limits, largest, seeds, _together(choices, settings)))
+    sweeps = [SWEEP_S * worst.candidates, limits.sweep_seconds, limits.gpu_seconds]
     return Estimate(
         expected=_figures(Play(read, limits, usual).run()),
-        worst=_bounded(bound(read, limits, largest, seeds, _together(choices, settings))),
+        worst=worst,
+        sweep_seconds=min(most for most in sweeps if most is not None),
         unpriced=unpriced(model, prices, settings),
         assumptions=_assumptions(settings),
     )
@@ -307,6 +316,9 @@ def _assumptions(settings: Settings) -> tuple[str, ...]:
         "and candidates",
         "limits of time and of the device are not played; limits of tokens and of money can be exceeded by the calls "
         "under way when they are reached: at worst those of one host's model workers, in agent mode all",
+        f"device seconds for sweeps: {SWEEP_S:g} for each candidate of the worst case, or the budget's limit; "
+        "those under way at the limit end with the timing that they are at; beside them, verifications of further "
+        "configurations, on what the limit leaves",
         "not in it: what a person adds, who adds ideas, pins nodes, raises the budget or resumes a search that paused",
     )
 
@@ -318,7 +330,8 @@ def one_line(found: Estimate) -> str:
     price = f"; no price for {', '.join(found.unpriced)}" if found.unpriced else ""
     return (
         f"expected {expected.model_calls:,} calls, {expected.tokens:,} tokens, {dollars(expected.cost_usd)}; "
-        f"at worst {least}{worst.model_calls:,} calls, {worst.tokens:,} tokens, {dollars(worst.cost_usd)}{price}"
+        f"at worst {least}{worst.model_calls:,} calls, {worst.tokens:,} tokens, {dollars(worst.cost_usd)}{price}; "
+        f"at most {found.sweep_seconds:,.0f} device seconds for sweeps of screenings"
     )
 
 

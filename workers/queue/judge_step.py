@@ -21,6 +21,8 @@ def job_of(work: Work, limits: JobLimits) -> Job:
     ask_first(job, work.counterexamples)
     if work.level == "screen" and work.known_binaries:
         job["known_binaries"] = dict(work.known_binaries)
+    if work.level == "screen" and work.sweep_s is not None:
+        job["limits"]["sweep_s"] = work.sweep_s
     return job
 
 

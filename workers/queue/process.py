@@ -79,8 +79,8 @@ class WorkerProcess:
                 )
             return self._judge
 
-    def judge_job(self, job: Job, on_wait: Callable[[], None] | None = None) -> Verdict:
-        """Return the judge's verdict on a job, within the time that the settings give it.
+    def judge_job(self, job: Job, on_wait: Callable[[], None] | None = None, timeout_s: float | None = None) -> Verdict:
+        """Return the judge's verdict on a job, within the time that the settings give it, or within `timeout_s`.
 
         Raises what `JudgeClient.judge` raises. A lost device makes this process ill, and JudgeUnfit is raised for a
         verdict, too, where another of this process's jobs lost the device meanwhile: it was made without.
@@ -88,7 +88,7 @@ class WorkerProcess:
         from warpsmith.workers.judge.protocol.client import JudgeUnfit  # noqa: PLC0415 - as in `judge`
 
         try:
-            verdict = self.judge().judge(job, self.settings.judge_job_timeout_s, on_wait=on_wait)
+            verdict = self.judge().judge(job, timeout_s or self.settings.judge_job_timeout_s, on_wait=on_wait)
             if self.ill is not None:
                 raise JudgeUnfit("device", self.ill)
         except JudgeUnfit as unfit:

@@ -5,6 +5,7 @@ They hold no state; the database does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import wraps
 
@@ -20,6 +21,7 @@ from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
 from warpsmith.workers.queue.celery_app import app
+from warpsmith.workers.queue.configurations import verify_configurations
 from warpsmith.workers.queue.import_task import perform_import
 from warpsmith.workers.queue.judge_step import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
@@ -148,8 +150,10 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
         return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now())
     try:
         with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
-            verdict = here.judge_job(job_of(work, limits_of(here.settings)), lease.check)
+            began, limits = time.monotonic(), limits_of(here.settings)
+            verdict = here.judge_job(job_of(work, limits), lease.check)
             note(verdict=verdict["verdict"], gate=verdict["gate"])
+            verify_configurations(here, work, verdict, limits, lease.check, began)
     except LeaseLost:
         return False
     except JobRefused as refused:

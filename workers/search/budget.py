@@ -22,7 +22,7 @@ COUNTS = ("candidates", "model_calls", "tokens")
 TRY_SECONDS = 300.0
 """Device seconds that the tries of a search may hold where its budget names no other limit."""
 
-ENDS_NOTHING = ("try_seconds",)
+ENDS_NOTHING = ("try_seconds", "sweep_seconds")
 """Limits that refuse what they limit, and end no search."""
 
 
@@ -53,6 +53,11 @@ def budget_document(budget: Budget) -> dict[str, int | float]:
 def try_limit(budget: Budget) -> float:
     """Return the device seconds that tries may hold."""
     return TRY_SECONDS if budget.try_seconds is None else budget.try_seconds
+
+
+def sweep_seconds_left(budget: Budget, spent: float) -> float | None:
+    """Return the device seconds that a further sweep may hold after those `spent`; None where nothing limits it."""
+    return None if budget.sweep_seconds is None else max(0.0, budget.sweep_seconds - spent)
 
 
 def _positive(name: str, found: object) -> int | float:

@@ -103,7 +103,8 @@ class Budget:
 
     Zero and below are refused where the search is created. `gpu_seconds` is the time for which the judge held the
     device (a GPU, or the CPU's cores) for candidates of this search. `try_seconds` is that for tries (`steps.trying`):
-    it ends no search, and None means its default.
+    it ends no search, and None means its default. `sweep_seconds` is the part of `gpu_seconds` that sweeps held:
+    it ends none either, and candidates are then judged with the numbers in their files.
     """
 
     candidates: int | None = None
@@ -113,6 +114,7 @@ class Budget:
     wall_clock_s: float | None = None
     gpu_seconds: float | None = None
     try_seconds: float | None = None
+    sweep_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Spend:
     wall_clock_s: float = 0.0
     gpu_seconds: float = 0.0
     try_seconds: float = 0.0
+    sweep_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,8 @@ def _take(
     for position, attempt in enumerate(waiting):
         node = session.get_one(NodeRow, attempt.node_id)
         work = build_work(session, search, node, attempt)
+        if work.sweep_s is not None:  # jobs of a bundle do not see what the others spend
+            work = replace(work, sweep_s=work.sweep_s / len(waiting))
         try:
             capped = refusal(db, work, now)
             job = None if capped is not None else make_job(work)

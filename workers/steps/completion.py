@@ -174,6 +174,7 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     close_attempt(attempt, "succeeded", now)
     held_s = document["seconds"].get("exclusive", 0.0)
     search.gpu_seconds += held_s
+    search.sweep_seconds += document.get("sweep_seconds", 0.0)
     add_spending(session, search.team, now, device_seconds=held_s)
     if level == "screen":
         count_candidate(session, search, now)

@@ -162,6 +162,7 @@ def spend(search: SearchRow, now: float) -> Spend:
         wall_clock_s=search.active_s + running,
         gpu_seconds=search.gpu_seconds,
         try_seconds=search.try_seconds,
+        sweep_seconds=search.sweep_seconds,
     )
 
 

@@ -215,7 +215,9 @@ class Work:
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
-    joins: the search's policy joins candidates by size itself.
+    joins: the search's policy joins candidates by size itself. sweep_s: of a screening, the device seconds that its
+    budget leaves for a sweep, None where it does not limit them; of a verification, for `configurations`: the values
+    of those that its sweep found faster than the chosen one on some workload.
     """
 
     attempt_id: str
@@ -243,3 +245,5 @@ class Work:
     other: NodeRecord | None = None
     leads_on: tuple[str, ...] = ()
     joins: bool = False
+    sweep_s: float | None = None
+    configurations: tuple[Mapping[str, int], ...] = ()

@@ -93,7 +93,8 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
         "standing": "verified",
         "reverified_at": None,
     }
-    digest = winner.source_digest or normalised_digest(source)
+    # Of what was verified: a node's own digest is that of what was written, before a sweep chose its numbers.
+    digest = normalised_digest(source)
     kernel = session.scalar(
         select(KernelRow)
         .where(

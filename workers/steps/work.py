@@ -10,11 +10,12 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
-from warpsmith.kernels_db.job.sweep_documents import list_tuned
+from warpsmith.kernels_db.job.sweep_documents import find_leaders, list_tuned
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
@@ -69,6 +70,8 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
+        sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search),
+        configurations=_leaders(session, node) if kind == "verify" else (),
     )
 
 
@@ -93,6 +96,19 @@ def find_leader(
         if tried.seq != seq and math.prod(sure.values()) > best[0]:
             best = math.prod(sure.values()), (tried.seq,), tuple(sure)
     return best[1], best[2]
+
+
+def _sweep_seconds(search: SearchRow) -> float | None:
+    return sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
+
+
+def _leaders(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
+    """Return the configurations that led somewhere in the sweep of the node's screening."""
+    query = select(VerdictRow.document["sweep"]).where(
+        VerdictRow.node_id == node.id, VerdictRow.level == "screen", VerdictRow.source == node.source
+    )
+    sweep = session.scalar(query.order_by(VerdictRow.id.desc()).limit(1))
+    return find_leaders(sweep) if sweep else ()
 
 
 def _joins(search_id: str) -> Select[tuple[int]]:

@@ -126,10 +126,15 @@ def _examine(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
 def _expected(admitted: Admitted) -> tuple[float, float]:
     """What the kernels that admit a call are sorted by: octaves to the nearest shape at which each was timed, then its
     figure there. A figure says little of a shape far from its own, so it decides among kernels that were timed as near
-    alone; one without a time comes last.
+    alone; one without a time comes last, as does a further configuration of a kernel where it does not lead.
     """
     nearest = nearest_timed(admitted)
-    return (math.inf, math.inf) if nearest is None else (nearest.octaves, nearest.figure)
+    if nearest is None:
+        return (math.inf, math.inf)
+    leads = admitted.kernel.leads
+    if leads is not None and nearest.axes not in leads:
+        return (math.inf, nearest.figure)
+    return (nearest.octaves, nearest.figure)
 
 
 def nearest_timed(admitted: Admitted) -> Timed | None:

@@ -40,6 +40,7 @@ class Kernel:
         self.verified: list[dict[str, int]] = facts["verified"]
         self.timed: list[tuple[dict[str, int], float, float]] = facts["timed"]
         self.configurations: list[tuple[str, list[Any], dict[str, Any]]] = facts["configurations"]
+        self.leads: list[dict[str, int]] | None = facts["leads"]
         self._import = facts["load"]
         self.module: Any = None
         self.failure: str | None = None

@@ -136,6 +136,7 @@ def estimate_search(body: SearchRequest, service: ServiceDependency, asker: Aske
     return EstimateDocument(
         expected=_make_forecast(found.expected),
         worst=_make_forecast(found.worst),
+        sweep_seconds=found.sweep_seconds,
         unpriced=list(found.unpriced),
         assumptions=list(found.assumptions),
         summary=one_line(found),

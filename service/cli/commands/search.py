@@ -26,7 +26,7 @@ from warpsmith.service.client.progress import (
     describe_spend,
     describe_untimed,
 )
-from warpsmith.service.documents.figures import format_dollars, format_limits
+from warpsmith.service.documents.figures import format_dollars, format_duration, format_limits
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
 from warpsmith.service.local.named_ops import read_op_file, require_op
 
@@ -135,6 +135,7 @@ def print_estimate(found: EstimateDocument) -> None:
             f"  {forecast.tokens:,} tokens ({forecast.prompt_tokens:,} of prompts, {forecast.completion_tokens:,} of "
             f"replies), {format_dollars(forecast.cost_usd)}; it ends because {forecast.ends}"
         )
+    tell(f"sweeps of screenings: at most {format_duration(found.sweep_seconds)} on the device")
     if found.unpriced:
         tell(f"no price is known for {', '.join(found.unpriced)}: limit tokens, or add it (WARPSMITH_MODEL_PRICES)")
     for assumption in found.assumptions:

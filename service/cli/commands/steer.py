@@ -95,13 +95,14 @@ def budget(
     time: Annotated[str | None, typer.Option(metavar="TIME", help="Running time: 90s, 10m, 1h.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="TIME", help="Time on the device.")] = None,
     tries: Annotated[str | None, typer.Option(metavar="TIME", help="Time on the device for tries.")] = None,
+    sweeps: Annotated[str | None, typer.Option(metavar="TIME", help="Of --gpu, time for sweeps of tunables.")] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Change limits of a search that has not ended; `none` lifts one (of tries: the default again), others stay."""
     given = {"candidates": candidates, "calls": calls, "tokens": tokens, "cost": cost, "time": time, "gpu": gpu}
-    given["tries"] = tries
+    given |= {"tries": tries, "sweeps": sweeps}
     changes: dict[str, float | None] = {}
     for name, text in given.items():
         if text == "none":
@@ -109,7 +110,8 @@ def budget(
         elif text is not None:
             changes |= arguments.parse_limit(f"--{name}", name, text)
     if not changes:
-        misuse("budget", None, "a limit to change: --candidates, --calls, --tokens, --cost, --time, --gpu or --tries")
+        named = [f"--{name}" for name in given]
+        misuse("budget", None, f"a limit to change: {', '.join(named[:-1])} or {named[-1]}")
     with connected(url, key) as client:
         document = client.change_budget(search_id, changes)
     print_json(document) if as_json else tell(f"search {document.id} may use {format_limits(document.budget)}")

@@ -325,6 +325,7 @@ def test_a_search_shows_its_progress(client: TestClient) -> None:
         "wall_clock_s": 61.0,
         "gpu_seconds": 0.0,
         "try_seconds": 0.0,
+        "sweep_seconds": 0.0,
     }
     assert search["baselines"][0]["time_us"] == {"eager": 150.0, "compile": 100.0}
     best = search["best"]

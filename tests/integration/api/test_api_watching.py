@@ -339,9 +339,9 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
         row = session.get_one(VerdictRow, "vd_1")
         row.document = {**row.document, "sweep": sweep}
     found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")["sweep"]
-    assert found["summary"] == "ROWS=4 best of 2 timed, 1 failed; others +50 % time (ROWS=1)"
+    assert found["summary"] == "ROWS=4 best of 2 timed, 1 failed, 1 not timed; others +50 % time (ROWS=1)"
     assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
-    assert (found["chosen"], found["seconds"], found["left_out"]) == ({"ROWS": 4}, 2.5, 1)
+    assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
 
 
 def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestClient) -> None:

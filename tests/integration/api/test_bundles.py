@@ -302,9 +302,13 @@ def test_a_sweep_that_chose_what_the_candidate_does_not_have_is_refused(client: 
     line["verdict"]["sweep"] |= {"chosen": {"N": 2}, "configurations": [{**entry, "time_us": {"large": 0.0}}]}
     assert refusal(client, line)[0] == "verdict.sweep.configurations[0].time_us.large"
     line["verdict"]["sweep"]["configurations"] = [entry]
+    line["verdict"] |= {"seconds": {"exclusive": 2.0}, "sweep_seconds": 9.0}
+    assert refusal(client, line)[0] == "verdict.sweep_seconds"
+    line["verdict"]["sweep_seconds"] = 1.5
     assert merged(client, line)["merged"] == 1
     (node,) = (node for node in nodes(db, driver.search_id) if node.verdict == "accepted" and node.seq > 0)
     assert "N = 2" in (node.source or "")
+    assert driver.search().sweep_seconds == 1.5
 
 
 def test_a_rejecting_verification_ends_at_its_first_wrong_workload(client: TestClient, db: Database) -> None:

@@ -72,6 +72,27 @@ def test_the_fastest_right_configuration_is_judged(judge: JudgeClient) -> None:
     assert again["reason"].startswith("duplicate of node #3 (same binary)")
 
 
+def test_without_device_seconds_for_it_nothing_is_swept_and_the_verdict_says_so(judge: JudgeClient) -> None:
+    limits = judging.job(judging.LAYER_NORM, WORKLOADS, SOURCE)["limits"]
+    verdict = judged(judge, SOURCE, limits={**limits, "sweep_s": 0})
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    assert "sweep" not in verdict
+    assert "sweep_seconds" not in verdict
+    assert "limits.sweep_s is 0: not swept, judged at TIMES=200, OFF=0" in verdict["reason"]
+
+
+def test_a_sweep_ends_at_its_device_seconds_with_the_default_timed_first(judge: JudgeClient) -> None:
+    limits = judging.job(judging.LAYER_NORM, WORKLOADS, SOURCE)["limits"]
+    verdict = judged(judge, SOURCE, limits={**limits, "sweep_s": 1e-9})
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    sweep = verdict["sweep"]
+    assert (sweep["chosen"], sweep["limit_s"]) == ({"TIMES": 200, "OFF": 0}, 1e-9)
+    # Two of the six do not compile; of the others the default alone was timed.
+    assert sweep["left_out"] == 3
+    assert 0.0 < verdict["sweep_seconds"] <= verdict["seconds"]["exclusive"]
+    assert "3 of 6 configurations not timed" in verdict["reason"]
+
+
 @pytest.mark.nightly
 def test_a_verification_is_of_what_the_file_says(judge: JudgeClient) -> None:
     swept = judged(judge, SOURCE)

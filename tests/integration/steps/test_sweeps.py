@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from sqlalchemy import select
 
-from tests.support.steps_support import Driver, call, create, verdict
+from tests.support.steps_support import Driver, call, create, small_policy, verdict
 from warpsmith.kernels_db.job.sweep_documents import Sweep, describe_sweep
+from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import VerdictRow
+from warpsmith.kernels_db.store.tables import KernelRow, SearchRow, VerdictRow
+from warpsmith.service.api.kernel_export import check_exportable, collect_kernel
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.llm.prompt.requests import build
+from warpsmith.workers.queue.configurations import verify_configurations
+from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.model_step import request_context
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.winners import keep_winner
 
 SOURCE = """
 TUNE = {"ROWS": [1, 4], "WIDTH": [8, 16]}
@@ -66,8 +78,6 @@ def test_the_node_becomes_its_best_configuration(driver: Driver) -> None:
 
 
 def test_later_requests_have_the_choice_and_the_ledger_its_line(db: Database) -> None:
-    from tests.support.steps_support import small_policy  # noqa: PLC0415
-
     driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1, rounds=2))
     screened(driver, SWEEP)
     work = driver.until("ideate")
@@ -79,6 +89,33 @@ def test_later_requests_have_the_choice_and_the_ledger_its_line(db: Database) ->
     )
     assert describe_sweep(SWEEP) == line
     assert line in text
+
+
+def test_sweeps_are_counted_and_get_what_the_budget_leaves(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 5}))
+    first = driver.until("code")
+    waiting = [one for one in driver.attempts() if one.kind == "code" and one.state == "pending"]
+    second = driver.claim(waiting[0].id)
+    for work, written in ((first, SOURCE), (second, SOURCE.replace("return ROWS", "return ROWS + 1"))):
+        assert steps.complete_code(db, work.attempt_id, "me", written, "cpp", [call()], driver.now)
+    driver.advance()
+    waiting = [one for one in driver.attempts() if one.kind == "judge" and one.state == "pending"]
+    screening = driver.claim(waiting[0].id)
+    assert job_of(screening, limits_with(None))["limits"]["sweep_s"] == 5.0
+    document = verdict("screen", score=1.5, sweep=SWEEP, sweep_seconds=3.5)
+    assert steps.complete_judge(db, screening.attempt_id, "me", document, driver.now)
+    assert driver.search().sweep_seconds == 3.5
+    later = driver.claim(waiting[1].id)
+    assert job_of(later, limits_with(None))["limits"]["sweep_s"] == 1.5
+    # One in which nothing was right held the device as well.
+    lost = verdict("screen", "rejected", sweep_seconds=4.0)
+    assert steps.complete_judge(db, later.attempt_id, "me", lost, driver.now)
+    assert driver.search().sweep_seconds == 7.5
+    assert driver.search().state == "running"
+
+
+def test_a_search_without_a_limit_asks_for_none(driver: Driver) -> None:
+    assert "sweep_s" not in job_of(driver.until("judge"), limits_with(None))["limits"]
 
 
 def test_a_configuration_that_the_candidate_has_not_is_refused(driver: Driver) -> None:
@@ -99,3 +136,50 @@ def test_a_workload_that_another_configuration_would_serve_better_is_named() -> 
     assert describe_sweep(found) == "A=1 best of 2 timed; others +3.92 % time (A=2); on short A=2 -10 % time"
     # What occurs more often weighs more.
     assert "+14.4 % time (A=2)" in describe_sweep(found, {"long": 5.0, "short": 1.0})
+
+
+LED: Sweep = {
+    **SWEEP,
+    "configurations": [
+        *SWEEP["configurations"][:1],
+        {"values": {"ROWS": 4, "WIDTH": 16}, "time_us": {"large": 50.0}, "rounds": 2},
+    ],
+}
+
+
+def test_a_verification_has_the_leaders_of_its_sweep_and_the_kernel_is_what_was_verified(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 9}), decide=small_policy(codes=1, ideas=1))
+    node_id = screened(driver, LED)
+    work = driver.until("verify")
+    assert (work.node.id, work.configurations, work.sweep_s) == (node_id, ({"ROWS": 4, "WIDTH": 16},), 9.0)
+    assert "sweep_s" not in job_of(work, limits_with(None))["limits"], "a verification sweeps nothing"
+    document = verdict("verify", score=1.5, sweep_seconds=2.0)
+    assert steps.complete_judge(db, work.attempt_id, "me", document, driver.now)
+    assert driver.search().sweep_seconds == 2.0
+    with db.writing() as session:
+        assert keep_winner(session, session.get_one(SearchRow, driver.search_id), driver.now) is not None
+        kernel = session.scalars(select(KernelRow)).one()
+        assert "\nROWS = 1\n" in kernel.source
+        check_exportable({"path.kernel_id": kernel.id}, [collect_kernel(session, kernel)])
+
+
+def test_without_device_seconds_or_acceptance_no_configuration_is_verified(db: Database, tmp_path: Path) -> None:
+    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1))
+    screened(driver, LED)
+    work = replace(driver.until("verify"), sweep_s=0.0)
+    here = WorkerProcess(Settings(home=tmp_path))
+    try:
+        rejected = verdict("verify", "rejected")
+        verify_configurations(here, work, rejected, limits_with(None), lambda: None, time.monotonic())
+        assert "configurations" not in rejected
+        accepted = verdict("verify", score=1.5)
+        verify_configurations(here, work, accepted, limits_with(None), lambda: None, time.monotonic())
+        late = verdict("verify", score=1.5)
+        verify_configurations(here, replace(work, sweep_s=None), late, limits_with(None), lambda: None, -1e9)
+    finally:
+        here.close()
+    (unjudged,) = accepted["configurations"]
+    assert "verdict" not in unjudged
+    assert unjudged["reason"] == "not verified: no device seconds are left for sweeps"
+    assert unjudged["source"] == specialise(SOURCE, unjudged["values"])
+    assert late["configurations"][0]["reason"] == "not verified: the step's time is over"

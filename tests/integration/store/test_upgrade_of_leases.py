@@ -212,7 +212,7 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     for added in ("pruned_at", "name", "notes", "model_name", "archived_at"):
         assert {row.pop(added) for row in new["searches"].values()} == {None}
     assert {row.pop(name) for name in ("best_score", "best_limit") for row in new["searches"].values()} == {-1.0}
-    assert {row.pop("try_seconds") for row in new["searches"].values()} == {0.0}
+    assert {row.pop(name) for name in ("try_seconds", "sweep_seconds") for row in new["searches"].values()} == {0.0}
     assert {row.pop("revision") for row in new["nodes"].values()} == {0}
     assert {(row.pop("joins"), row.pop("speedups")) for row in new["nodes"].values()} == {(None, None)}
     assert {row.pop("team") for row in new["reverifications"].values()} == {None}

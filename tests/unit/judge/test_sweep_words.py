@@ -1,11 +1,21 @@
-"""What Triton's autotuner took, in words."""
+"""Sweeps, and what Triton's autotuner took, in words."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.support.prompt_scenarios import LEDGER
-from warpsmith.kernels_db.job.sweep_documents import describe_tuned, list_tuned
+from warpsmith.kernels_db.job.sweep_documents import (
+    LONGEST,
+    MOST_LEADERS,
+    describe_sweep,
+    describe_tuned,
+    find_leaders,
+    list_tuned,
+)
 from warpsmith.workers.llm.prompt.requests import MAX_LEDGER_TIMES, ledger_entry, ledger_lines
 
 
@@ -92,3 +102,92 @@ def test_the_ledger_keeps_registers_and_spills_beside_many_choices_of_the_tuner(
     )
     assert entry.cause.split("; ") == ["`k` 128 registers, 64 bytes spilled", *chosen[:MAX_LEDGER_TIMES]]
     assert "128 registers, 64 bytes spilled" in ledger_lines((entry,))[0]
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}", fullmatch=True)
+CONFIGURATIONS = st.dictionaries(NAMES, st.integers(0, 2**31 - 1), min_size=1, max_size=6)
+
+
+@st.composite
+def sweeps(draw: st.DrawFn) -> dict[str, Any]:
+    workloads = draw(st.lists(st.text("abc_", min_size=1, max_size=40), min_size=1, max_size=12, unique=True))
+    values = draw(st.lists(CONFIGURATIONS, min_size=1, max_size=12, unique_by=str))
+    times = st.fixed_dictionaries({name: st.floats(0.1, 1e7) for name in workloads})
+    entries = [{"values": one, "time_us": draw(times), "rounds": 1} for one in values]
+    entries += [{"values": one, "time_us": {}, "rounds": 0, "failure": "wrong"} for one in values[:1]]
+    return {"chosen": values[0], "configurations": entries, "left_out": draw(st.integers(0, 64)), "seconds": 1.0}
+
+
+@given(sweeps(), st.integers(20, 900))
+def test_a_sweep_in_words_is_no_longer_than_it_may_be(sweep: dict[str, Any], longest: int) -> None:
+    whole = describe_sweep(sweep, longest=10**6)
+    told = describe_sweep(sweep, longest=longest)
+    assert len(told) <= longest
+    assert told == whole or (told.endswith(" ...") and whole.startswith(told.removesuffix(" ...")))
+    assert (told == whole) == (len(whole) <= longest)
+
+
+def test_what_was_not_timed_is_told() -> None:
+    sweep = {"chosen": {"A": 1}, "configurations": [{"values": {"A": 1}, "time_us": {"b": 2.0}, "rounds": 1}]}
+    assert describe_sweep({**sweep, "left_out": 7}) == "A=1 best of 1 timed, 7 not timed"
+
+
+def test_the_tuner_in_words_is_bounded() -> None:
+    told = describe_tuned([took(f"workload_{number}", number) for number in range(100)])
+    assert told is not None
+    assert len(told) <= LONGEST
+    assert told.endswith(" ...")
+
+
+def test_a_long_sweep_leaves_resources_their_place_in_the_ledger() -> None:
+    values = {f"A_TUNABLE_WITH_A_LONG_NAME_{number}": 2**30 for number in range(6)}
+    sweep = {
+        "chosen": values,
+        "configurations": [
+            {"values": {**values, "OTHER": other}, "time_us": {"b": 2.0 + other}, "rounds": 1} for other in range(9)
+        ],
+    }
+    entry = ledger_entry(
+        seq=1,
+        idea=None,
+        verdict="accepted",
+        gate="time",
+        score=1.5,
+        reason=None,
+        built={"kernels": [{"name": "k", "registers": 128, "spills": 64}]},
+        sweep=sweep,
+    )
+    assert "128 registers, 64 bytes spilled" in ledger_lines((entry,))[0]
+
+
+def swept(*times: dict[str, float] | str) -> dict[str, Any]:
+    """A sweep over A, whose first value was chosen; a text in place of times is a failure."""
+    entries = [
+        {"values": {"A": number}, "time_us": {}, "rounds": 0, "failure": time}
+        if isinstance(time, str)
+        else {"values": {"A": number}, "time_us": time, "rounds": 1}
+        for number, time in enumerate(times)
+    ]
+    return {"chosen": {"A": 0}, "configurations": entries}
+
+
+def test_leaders_are_the_fastest_of_each_workload_where_the_chosen_one_is_surely_slower() -> None:
+    chosen = {"short": 10.0, "long": 100.0, "wide": 50.0}
+    assert find_leaders(swept(chosen)) == ()
+    assert find_leaders(swept(chosen, {"short": 9.6, "long": 97.0, "wide": 48.0}, "wrong")) == ()
+    found = find_leaders(swept(chosen, {"short": 9.0, "long": 300.0, "wide": 99.0}, {"short": 8.0, "long": 99.0}))
+    assert found == ({"A": 2},)
+    many = find_leaders(
+        swept(chosen, {"short": 9.0, "long": 101.0}, {"long": 50.0, "short": 11.0}, {"wide": 30.0, "short": 12.0})
+    )
+    assert many == ({"A": 2}, {"A": 3}), "the largest leads"
+    assert len(many) == MOST_LEADERS
+    assert find_leaders({"chosen": {"A": 9}, "configurations": []}) == ()
+
+
+@given(sweeps())
+def test_leaders_are_timed_configurations_of_the_sweep_and_never_the_chosen_one(sweep: dict[str, Any]) -> None:
+    timed = [one["values"] for one in sweep["configurations"] if "failure" not in one]
+    found = find_leaders(sweep)
+    assert all(values in timed and values != sweep["chosen"] for values in found)
+    assert len(found) <= MOST_LEADERS

@@ -157,6 +157,16 @@ def test_a_known_price() -> None:
     assert f"${expected.cost_usd:,.2f}" in one_line(found)
 
 
+@pytest.mark.parametrize(
+    ("budget", "most"), [({}, 300.0), ({"sweep_seconds": 90}, 90.0), ({"sweep_seconds": 900, "gpu_seconds": 45}, 45.0)]
+)
+def test_sweeps_are_bounded_by_candidates_and_by_the_budget(budget: dict[str, float], most: float) -> None:
+    found = of(model={"provider": "agent"}, budget={"candidates": 5, **budget})
+    assert found.worst.candidates == 5
+    assert found.sweep_seconds == most
+    assert f"at most {most:g} device seconds for sweeps" in one_line(found)
+
+
 def test_shares_mix_the_prices_and_the_worst_is_the_dearest() -> None:
     both = of(model={"provider": "openai", "models": [{"model": "gpt-5"}, {"model": "gpt-5-mini", "share": 3}]})
     dear = of(model={"provider": "openai", "model": "gpt-5"})

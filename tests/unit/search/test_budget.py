@@ -16,11 +16,12 @@ from warpsmith.workers.search.budget import (
     exhausted,
     out_of_time,
     parse_budget,
+    sweep_seconds_left,
 )
 from warpsmith.workers.search.policy_base import carry_on
 from warpsmith.workers.search.tree import Budget, Spend, Tree
 
-# All that end a search; `try_seconds` refuses tries and ends none.
+# All that end a search; `try_seconds` and `sweep_seconds` limit tries and sweeps alone.
 LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s", "gpu_seconds"]
 
 
@@ -128,3 +129,12 @@ def test_a_written_candidate_that_cannot_be_judged_now_keeps_its_place() -> None
         Tree([root(), *nodes]), Budget(candidates=4, gpu_seconds=15.0), Spend(candidates=1, gpu_seconds=10.0)
     )
     assert [(step.kind, step.node_id) for step in carry_on(nodes, allowed, 0)] == [("code", nodes[2].id)]
+
+
+def test_the_seconds_of_sweeps_end_no_search_and_are_never_below_zero() -> None:
+    budget = parse_budget({"sweep_seconds": 10})
+    assert sweep_seconds_left(budget, 4.0) == 6.0
+    assert sweep_seconds_left(budget, 11.0) == 0.0
+    assert sweep_seconds_left(Budget(), 11.0) is None
+    assert exhausted(budget, Spend(sweep_seconds=11.0, gpu_seconds=11.0)) is None
+    assert not out_of_time(budget, Spend(sweep_seconds=11.0))

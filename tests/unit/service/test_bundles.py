@@ -224,6 +224,8 @@ ABSENT = object()
     [
         ("verdict.score", float("inf"), "(line)"),
         ("verdict.score", -1.0, "verdict.score"),
+        ("verdict.configurations", [], "verdict.configurations"),
+        ("verdict.sweep_seconds", -1.0, "verdict.sweep_seconds"),
         ("verdict.score", 1e300, "verdict.score"),
         ("verdict.score", "2", "verdict.score"),
         ("verdict.score", None, "verdict.score_ci95"),

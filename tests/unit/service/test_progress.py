@@ -17,6 +17,7 @@ from warpsmith.service.client.progress import (
     build_result_rows,
     build_result_table,
     build_tree,
+    describe_spend,
     describe_time_left,
     describe_untimed,
     find_best_path,
@@ -223,6 +224,14 @@ def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:
     assert "$0.25 of $1.50, 5 calls, 1,200 tokens" in shown
     assert "8:30 of 10:00, 17 of 20 candidates" in shown
     assert "#7 accepted" in shown
+
+
+def test_sweeps_are_told_with_their_limit() -> None:
+    spent = {"candidates": 1, "model_calls": 2, "tokens": 3, "cost_usd": 0.0, "wall_clock_s": 4.0}
+    assert "sweeps" not in describe_spend(search(budget={}, spend=spent))
+    assert describe_spend(search(budget={}, spend={**spent, "sweep_seconds": 61.2})).endswith(", sweeps 1:01")
+    told = describe_spend(search(budget={"sweep_seconds": 90}, spend={**spent, "sweep_seconds": 61.2}))
+    assert told.endswith(", sweeps 1:01 of 1:30")
 
 
 def test_time_stands_still_while_a_search_is_paused() -> None:

@@ -20,7 +20,7 @@ from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.gate import check
 from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.gate.normalise import host_digest
-from warpsmith.workers.gate.tunables import Configuration, Tunables, read_tunables, specialise
+from warpsmith.workers.gate.tunables import Configuration, Tunables, describe, read_tunables, specialise
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import compile_service, confined_compiler, triton
@@ -84,6 +84,9 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
         here = job["target"].startswith("cpu") or not interpreted  # nothing is timed on a device that is not here
         if here and job["level"] == "screen" and tier_of(candidate["language"]) != "sandbox":
             tunables = read_tunables(parse(candidate["source"]))
+        if tunables is not None and job["limits"].get("sweep_s") == 0:
+            report.notes.append(f"limits.sweep_s is 0: not swept, judged at {describe(tunables.default)}")
+            tunables = None
         if tunables is None or len(tunables.configurations) == 1:
             return _compile(job, candidate, report, cache, interpreted)
         return _compile_all(job, candidate, tunables, report, cache, interpreted)

@@ -10,23 +10,21 @@ candidate, on values and under a clock of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.means import weight_of
-from warpsmith.kernels_db.job.sweep_documents import SweptConfiguration, mean_ratio
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, SweptConfiguration, mean_ratio
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates.candidates import Variant, refuse_twin
 from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.machine.timing_guard import QUIET
-
-SWEEP_S = 60.0
-"""Seconds of a sweep, compiling left out: a configuration that is not timed by then is left out of the round."""
 
 ROUNDS = 4
 FIRST_BLOCKS = 3
@@ -76,6 +74,39 @@ class _Entry:
         return found
 
 
+class _Held:
+    """The device seconds of one sweep, and the limit that its job sets them."""
+
+    def __init__(self, job_run: JobRun) -> None:
+        self._report, self._on_gpu = job_run.report, job_run.on_gpu
+        self._limit = job_run.job["limits"].get("sweep_s")
+        self._before = self._report.seconds.get("exclusive", 0.0)
+        self._start = self._end = 0.0
+        self.ended = False
+        """Whether the limit ended the sweep."""
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count from here on. A GPU is held for all of what is inside, a CPU while a clock runs."""
+        self._start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._end = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Device seconds so far."""
+        if not self._on_gpu:
+            return self._report.seconds.get("exclusive", 0.0) - self._before
+        return (self._end or time.monotonic()) - self._start if self._start else 0.0
+
+    def is_over(self) -> bool:
+        """Check whether the limit is reached."""
+        self.ended = self.ended or (self._limit is not None and self.seconds >= self._limit)
+        return self.ended
+
+
 def sweep(job_run: JobRun) -> None:
     """Choose the fastest configuration of a candidate that leaves some open; the job goes on with it.
 
@@ -89,8 +120,12 @@ def sweep(job_run: JobRun) -> None:
     built = [variant for variant in variants if variant.prepared is not None or variant.refused is not None]
     entries = [_Entry(variant, failure=variant.refused) for variant in built]
     weights = {workload["id"]: weight_of(workload) for workload in workloads}
-    with job_run.report.gate("time"), job_run.on_device():
-        _halve(job_run, entries, workloads, weights, started + SWEEP_S)
+    held = _Held(job_run)
+    try:
+        with job_run.report.gate("time"), job_run.on_device(), held.counting():
+            _halve(job_run, entries, workloads, weights, started + SWEEP_S, held)
+    finally:
+        job_run.report.sweep_seconds = round(held.seconds, 4)
     timed = [entry for entry in entries if entry.failure is None and entry.rounds]
     if not timed:
         raise next(entry.failure for entry in entries if entry.failure is not None)
@@ -112,6 +147,10 @@ def sweep(job_run: JobRun) -> None:
     }
     if left_out:
         job_run.report.sweep["left_out"] = left_out
+    if held.ended:
+        job_run.report.sweep["limit_s"] = job_run.job["limits"]["sweep_s"]
+        untimed = f"{left_out} of {len(variants)} configurations not timed" if left_out else "before its last round"
+        job_run.note(f"limits.sweep_s: the sweep ended after {held.seconds:.3g} device seconds, {untimed}")
     job_run.choose(chosen.variant)
     refuse_twin(job_run.job, (job_run.report.compile or {}).get("digest"))
 
@@ -122,6 +161,7 @@ def _halve(
     workloads: Sequence[ResolvedWorkload],
     weights: dict[str, float],
     deadline: float,
+    held: _Held,
 ) -> None:
     left = [entry for entry in entries if entry.failure is None]
     for number in range(ROUNDS):
@@ -131,7 +171,7 @@ def _halve(
         others = left[1:]
         job_run.rng.shuffle(others)
         for entry in [*left[:1], *others]:
-            if time.monotonic() > deadline and any(known.rounds for known in entries):
+            if any(known.rounds for known in entries) and (held.is_over() or time.monotonic() > deadline):
                 return
             _time(job_run, entry, workloads, plan)
         left = [entry for entry in left if entry.failure is None]

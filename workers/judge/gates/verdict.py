@@ -76,6 +76,7 @@ class Report:
         self.profile: Profile | None = None
         self.sweep: Sweep | None = None
         self.experts: dict[str, dict[str, str]] = {}  # of the op: the distributions that each imports, with versions
+        self.sweep_seconds: float | None = None  # that a sweep held the device
         self.host_us: HostTime | None = None
         self.notes: list[str] = []
         self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
@@ -152,6 +153,8 @@ class Report:
             document["experts"] = self.experts
         if self.sweep is not None:
             document["sweep"] = self.sweep
+        if self.sweep_seconds is not None:
+            document["sweep_seconds"] = self.sweep_seconds
         if self.generated is not None:
             document["generated"] = self.generated
         if self.profile is not None:

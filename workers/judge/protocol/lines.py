@@ -99,6 +99,8 @@ def _check_limits(limits: dict[str, Any]) -> None:
             raise BrokenJob(f"limits.{name}", limits[name], "seconds, more than 0 and less than a day")
     if limits["memory_bytes"] is not None and limits["memory_bytes"] <= 0:
         raise BrokenJob("limits.memory_bytes", limits["memory_bytes"], "bytes, more than 0, or null")
+    if not 0 <= limits.get("sweep_s", 0.0) < math.inf:
+        raise BrokenJob("limits.sweep_s", limits["sweep_s"], "seconds, 0 or more")
 
 
 def _check_workloads(workloads: list[ResolvedWorkload]) -> None:

@@ -29,6 +29,7 @@ from warpsmith.workers.text import middle_cut, one_line
 MAX_LEDGER_LINES = 80
 MAX_LEDGER_TIMES = 4  # and as many choices of Triton's tuner
 MAX_REASON_CHARS = 140
+MAX_SWEEP_CHARS = 160  # so that resources keep their place beside it
 MAX_CAUSE_CHARS = 340  # with times, a sweep and resources
 MAX_ECHO_CHARS = 6_000
 
@@ -386,7 +387,7 @@ def ledger_entry(
         shown = [
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
-        swept = [] if sweep is None else [describe_sweep(sweep)]
+        swept = [] if sweep is None else [describe_sweep(sweep, longest=MAX_SWEEP_CHARS)]
         chosen = list(tuned[:MAX_LEDGER_TIMES])
         told = "; ".join(spans + shown + swept + resources(built or {}) + chosen)
     return LedgerEntry(

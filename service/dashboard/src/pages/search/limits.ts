@@ -9,6 +9,7 @@ export const LIMITS = [
   "wall_clock_s",
   "gpu_seconds",
   "try_seconds",
+  "sweep_seconds",
 ] as const;
 export type LimitName = (typeof LIMITS)[number];
 
@@ -20,6 +21,7 @@ export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
   wall_clock_s: "Running time",
   gpu_seconds: "Device time",
   try_seconds: "Device time for tries",
+  sweep_seconds: "Of device time, for sweeps",
 };
 
 /** Device seconds that tries may hold where a budget does not say: `TRY_SECONDS` of workers/search/budget.py. */

@@ -41,6 +41,9 @@ export function EstimateCard({ estimate, updating }: { estimate: Estimate | unde
               ))}
             </tbody>
           </table>
+          <p className={styles.muted}>
+            Sweeps of screenings: at most {format.duration(estimate.sweep_seconds)} on the device
+          </p>
           {estimate.unpriced.length > 0 && (
             <p className={styles.warning}>
               No price is known for <Untrusted text={estimate.unpriced.join(", ")} />: limit tokens in place

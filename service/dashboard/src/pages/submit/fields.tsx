@@ -165,8 +165,9 @@ export function BudgetCard({
   return (
     <Card title="At most">
       <p className={styles.muted}>
-        The first limit that is reached ends the search, but for that of tries, which refuses further tries
-        alone. An empty field sets no limit; for tries it is {format.duration(TRY_SECONDS)}
+        The first limit that is reached ends the search, but for two: that of tries refuses further tries,
+        that of sweeps has tunables judged as written. An empty field sets no limit; for tries it is{" "}
+        {format.duration(TRY_SECONDS)}
         {provider === "replay" && " (with none at all, the pool's own hold)"}.
       </p>
       <div className={styles.numbers}>

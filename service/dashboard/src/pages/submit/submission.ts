@@ -29,6 +29,7 @@ const LIMITS: Readonly<Record<string, Limit>> = {
     hint: "device time to try candidates; 5 where none is given",
     scale: 60,
   },
+  sweep_seconds: { label: "Sweeps, minutes", hint: "of device time, to choose tunables", scale: 60 },
 };
 
 /** The limits that the service takes, those first that people set most. */

@@ -11,6 +11,7 @@ const sweep = {
   ],
   seconds: 2.5,
   left_out: 3,
+  limit_s: 90,
   summary: "ROWS=4 best of 2 timed",
 };
 
@@ -24,4 +25,5 @@ test("every configuration has its times, the chosen one is marked, and one that 
   expect(wrong).toHaveTextContent("<b>wrong</b>");
   expect(screen.getByRole("columnheader", { name: /Time, small/ })).toBeVisible();
   expect(screen.getByText(/3 were not timed/)).toHaveTextContent("ROWS=4 best of 2 timed");
+  expect(screen.getByText(/for sweeps ended it/)).toBeVisible();
 });

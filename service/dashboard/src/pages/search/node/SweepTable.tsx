@@ -15,6 +15,7 @@ export function SweepTable({ sweep }: { sweep: Sweep }) {
       <p className={styles.muted}>
         <Untrusted text={sweep.summary} />. The verdict is on the first.
         {sweep.left_out > 0 && ` ${format.count(sweep.left_out)} were not timed: there was no time.`}
+        {sweep.limit_s != null && ` The budget's ${format.duration(sweep.limit_s)} for sweeps ended it.`}
       </p>
       <Table
         caption="Configurations of the candidate"

@@ -12,6 +12,7 @@ const UNITS: Readonly<Partial<Record<LimitName, string>>> = {
   wall_clock_s: ", seconds",
   gpu_seconds: ", seconds",
   try_seconds: ", seconds",
+  sweep_seconds: ", seconds",
 };
 
 /** Sets or lifts the limits of a search that goes on. */
@@ -56,8 +57,8 @@ export function BudgetDialog({ search, onClose }: { search: SearchDocument; onCl
     >
       <p>
         An empty field is no limit, and {format.duration(TRY_SECONDS)} for tries. What is spent stays spent;
-        the search ends at the limit that is reached first, but for that of tries, which refuses further tries
-        alone.
+        the search ends at the limit that is reached first, but for two: that of tries refuses further tries,
+        that of sweeps has tunables judged as written.
       </p>
       <form id={form} onSubmit={submit} className={styles.limits}>
         {LIMITS.map((name) => (

@@ -9,6 +9,7 @@ const spend = {
   wall_clock_s: 300,
   gpu_seconds: 42,
   try_seconds: 0,
+  sweep_seconds: 0,
 };
 const search = { spend, budget: { candidates: 40, cost_usd: 2.5, tokens: null } };
 
