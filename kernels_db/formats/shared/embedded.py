@@ -8,8 +8,15 @@ the spec and needs nothing of Warpsmith.
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Mapping
 
+_UNPACKING = """import base64 as _base64
+import json as _json
+import zlib as _zlib
+"""
 _LOADER = '''import builtins as _builtins
 import hashlib as _hashlib
 import sys as _sys
@@ -40,8 +47,15 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
 '''
 
 
-def embedding(files: Mapping[str, str]) -> str:
-    """Return source that defines `_embedded(name)`, the modules in `files` (name to text)."""
+def embedding(files: Mapping[str, str], *, packed: bool = False) -> str:
+    """Return source that defines `_embedded(name)`, the modules in `files` (name to text).
+
+    `packed`: the texts compressed, for a spec that must repeat them more often than it has room.
+    """
+    if packed:
+        data = base64.b85encode(zlib.compress(json.dumps(dict(sorted(files.items()))).encode(), 9)).decode()
+        unpacked = f"_json.loads(_zlib.decompress(_base64.b85decode({data!r})))"
+        return _UNPACKING + _LOADER.replace("{files}", unpacked)
     lines = "".join(f"    {name!r}: {literal(text)},\n" for name, text in sorted(files.items()))
     return _LOADER.replace("{files}", "{\n" + lines + "}")
 

@@ -57,7 +57,7 @@ class Leaf(Facts):
     """A tensor, or a number, whose `shape` is None.
 
     `dist`: the distribution that it was seen to be drawn from, {"kind": "empty"} for memory that was not written;
-    None where that is not known.
+    None where that is not known. `bytes_of`: the dtype of torch whose bytes these are, where no spec has it.
     """
 
     shape: list[Size] | None = Field(max_length=MAX_RANK)
@@ -65,6 +65,7 @@ class Leaf(Facts):
     strides: list[Stride] | None = None
     dist: Drawn | None = None
     value: Number | None = None
+    bytes_of: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
 
     @model_validator(mode="after")
     def _one_stride_for_each_axis(self) -> Leaf:
@@ -142,17 +143,23 @@ class TaskFacts(Facts):
     """The data and calls of a task.
 
     A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": text or None}.
+    A workload is None where it needs values and was not to have them.
     """
 
     structure: dict[str, Any]
     result: dict[str, Any]
-    workloads: list[TaskWorkload] = Field(min_length=1, max_length=MOST_WORKLOADS)
+    workloads: list[TaskWorkload | None] = Field(min_length=1, max_length=MOST_WORKLOADS)
+
+    @property
+    def understood(self) -> list[TaskWorkload]:
+        """The workloads of which something is known."""
+        return [workload for workload in self.workloads if workload is not None]
 
     @model_validator(mode="after")
     def _whole(self) -> TaskFacts:
         """Check that the structures hold every leaf once and in order, and no other."""
         counts = [len(list(_leaves(structure, 0))) for structure in (self.structure, self.result)]
-        for workload in self.workloads:
+        for workload in self.understood:
             if [len(workload.inputs), len(workload.outputs)] != counts:
                 raise ValueError("other leaves than the structures have")
             if len(workload.aliases) != counts[1]:
