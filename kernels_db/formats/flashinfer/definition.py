@@ -64,6 +64,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     name = definition.text("name")
     inputs = definition.members("inputs")
     outputs = definition.members("outputs")
+    scalars = [key for key, item in inputs.items() if item.get("shape") is None]
     kept, left_out = _constraints(definition)
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -75,7 +76,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "inputs": [_input(definition, key, item) for key, item in inputs.items()],
         "outputs": [tensor(definition, "outputs", key, item) for key, item in outputs.items()],
         "reference": reference.reference(
-            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs)
+            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs), scalars
         ),
         "workloads": workloads(definition, found, files),
         "origin": origin_of(FORMAT, files),

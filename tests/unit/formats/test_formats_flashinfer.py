@@ -414,6 +414,16 @@ def test_a_workload_for_any_definition_is_made_or_refused(path: str, value: Any)
         assert with_sizes(changed(PAGED, path, value), {})[0].workloads
 
 
+@pytest.mark.parametrize("write", ["x[0] = x[1] * by", "x[0][1] += by", "x.mul_(by)", "x += by", "by += 1; x *= by"])
+def test_an_input_that_the_reference_writes_to_is_a_copy(write: str) -> None:
+    body = f"def run(x, by):\n    {write}\n    return x + 0\n"
+    space: dict[str, Any] = {}
+    exec(compile(made(changed(DEFINITION, "reference", body), WORKLOAD).op.reference, "reference", "exec"), space)
+    given = torch.ones(4, 8)
+    assert not torch.equal(space["run"](given, 2.0), torch.ones(4, 8))
+    assert torch.equal(given, torch.ones(4, 8))
+
+
 def test_a_size_may_stand_in_a_shape_as_a_number() -> None:
     definition = changed(changed(DEFINITION, "inputs.x.shape", ["n", "1"]), "outputs.y.shape", ["n", 1])
     op = made(definition, WORKLOAD).op
