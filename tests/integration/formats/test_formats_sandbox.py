@@ -300,6 +300,15 @@ def test_weights_that_only_small_sizes_hide_are_kept() -> None:
     assert not any("the results are the same" in note for note in found.notes)
 
 
+def test_weights_of_a_result_that_is_thrown_away_are_zeros() -> None:
+    """Nothing leads from them to the results, at any size."""
+    layers = "self.unused = nn.Linear(channels, channels)"
+    text = NAMING.format(result="(self.unused(x), x + self.scale)[1]")
+    found = made_here(text.replace("self.norm = nn.BatchNorm1d(channels)", layers))
+    kinds = {state.attribute: state.dist and state.dist.kind for state in found.op.state}
+    assert (kinds["unused.weight"], kinds["unused.bias"], kinds["scale"]) == ("constant", "constant", "normal")
+
+
 def test_a_size_is_not_lowered_to_another_one_of_the_file() -> None:
     """As many channels as groups would leave one element to each group, and zeros as the results."""
     layers = "self.norm = nn.GroupNorm(groups, channels)"
