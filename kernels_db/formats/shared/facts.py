@@ -53,6 +53,10 @@ Drawn = Annotated[dict[str, Any], AfterValidator(_flat)]
 """A distribution: texts and numbers by name."""
 
 
+ByteDtype = Literal["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+"""Dtypes of torch of one byte that no spec has. A closed list: the name becomes part of a spec's source."""
+
+
 class Leaf(Facts):
     """A tensor, or a number, whose `shape` is None.
 
@@ -65,10 +69,12 @@ class Leaf(Facts):
     strides: list[Stride] | None = None
     dist: Drawn | None = None
     value: Number | None = None
-    bytes_of: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    bytes_of: ByteDtype | None = None
 
     @model_validator(mode="after")
     def _one_stride_for_each_axis(self) -> Leaf:
+        if self.bytes_of is not None and (self.dtype != "uint8" or self.shape is None):
+            raise ValueError(f"bytes of {self.bytes_of} that are no tensor of uint8")
         if self.strides is not None and len(self.strides) != len(self.shape or []):
             raise ValueError(f"{len(self.strides)} strides for {len(self.shape or [])} axes")
         return self

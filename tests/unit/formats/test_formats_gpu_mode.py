@@ -294,6 +294,14 @@ def test_an_input_of_a_dtype_that_no_spec_has_is_one_of_its_bytes() -> None:
     assert "[1]['w'].view(torch.uint8).contiguous()" in op.inputs[1].dist.source
 
 
+@pytest.mark.parametrize("change", [{"bytes_of": "uint8) or print(1"}, {"bytes_of": "float8_e5m2fnuz"}])
+def test_bytes_of_another_name_or_dtype_are_refused(change: dict[str, Any]) -> None:
+    answer = copy.deepcopy(ANSWER)
+    answer["workloads"][0]["inputs"][1] |= change  # whose dtype is float32
+    with pytest.raises(SpecErrors):
+        made(answer)
+
+
 def test_an_axis_of_one_may_stand_anywhere_in_an_inputs_order() -> None:
     answer = copy.deepcopy(ANSWER)
     for rows, item in zip((1, 5, 7), answer["workloads"], strict=True):
