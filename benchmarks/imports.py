@@ -1,18 +1,22 @@
 """Import the problems of others: how many become an op, run, and are admitted, by set.
 
-    python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--json FILE]
+    python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--axes NAME=SIZE,...]
+        [--json FILE]
 
 DIRECTORY holds sets of problems as their projects publish them, one below each of its directories: KernelBench problems
 (`*.py` with `get_inputs`), tasks of robust-kbench (the same, with their configurations), GPU MODE tasks (`task.yml`),
 FlashInfer-Bench Definitions (`definitions/**/*.json`, with their workloads) and problems of SOL-ExecBench
 (`definition.json`). Nothing of them is part of Warpsmith. `--at-most` takes so many of each set, drawn by `--seed`.
+`--axes` makes the Workload of each Definition, with these sizes as far as it has them: without, one that comes without
+Workloads, or whose tensors lie elsewhere, is not imported.
 
 imported    a spec was made of it; for KernelBench, whose reference was seen to compute what the file computes
 runs        the judge ran the spec's reference on every workload, in float64 and in float32, and found it sound
 admitted    deliberately wrong answers were told from right ones, too (`warpsmith ops check`, beside eager alone)
 
 `runs` and `admitted` are asked on a CPU. A problem of KernelBench is checked at the small sizes with which the import
-compared it, because many need more memory than a host has; one of another format at its own.
+compared it, because many need more memory than a host has. Of an op with several workloads those of at most
+AFFORDABLE_BYTES are checked, or else its smallest.
 """
 
 from __future__ import annotations
@@ -22,18 +26,21 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.showcase import columns
+from warpsmith.kernels_db.formats.flashinfer.made_workload import made_workload
+from warpsmith.kernels_db.formats.flashinfer.objects import objects
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.robust_kbench import task as robust_task
 from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.file_sizes import with_sizes
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op, parse_op
-from warpsmith.kernels_db.spec.resolve import limits_with
+from warpsmith.kernels_db.spec.resolve import limits_with, resolve_workload
+from warpsmith.service.cli.arguments import parse_sizes
 from warpsmith.service.cli.commands.imports import collect
 from warpsmith.workers.judge.analysis.client import analyser
 from warpsmith.workers.judging.judge import Judge
@@ -42,6 +49,10 @@ from warpsmith.workers.judging.submission import op_job
 
 BEFORE_ADMISSION = ("gate", "sandbox", "memory", "compile", "reference")
 """Gates of a check in which a reference has not run yet, or did not run well."""
+
+
+AFFORDABLE_BYTES = 1 << 28
+"""Inputs and outputs of a workload that is checked, where its op has smaller ones and larger ones."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +96,15 @@ def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> 
     return [(name, path) for name, path in found if path in chosen]
 
 
-def measure(name: str, path: Path, judge: Judge | None) -> Row:
-    """Import a problem, and check its op with `judge`."""
+def measure(name: str, path: Path, judge: Judge | None, axes: Mapping[str, int | float] | None = None) -> Row:
+    """Import a problem, and check its op with `judge`. `axes`: sizes of a Workload to make for a Definition."""
     own = path.suffix == ".py" and not path.stem.startswith("func_")
     row, start = Row(name, path.stem if own else f"{path.parent.name}/{path.stem}"), time.monotonic()
     try:
-        files = collect([path], None)
+        made = axes is not None and path.suffix == ".json"
+        files = collect([path], None, along=not made)
+        if made:
+            files = [*files, _made_workload(files, axes or {})]
         found = import_op(files, None, analyser(None))
         row = replace(row, imported=True)
         if judge is not None:
@@ -102,10 +116,18 @@ def measure(name: str, path: Path, judge: Judge | None) -> Row:
     return replace(row, error=" ".join(row.error.split())[:300], seconds=time.monotonic() - start)
 
 
+def _made_workload(files: Sequence[RawFile], axes: Mapping[str, int | float]) -> RawFile:
+    """Return a file with a Workload of the sizes in `axes` that the Definition has."""
+    (definition,) = (item for file in files for item in objects(file) if item.kind == "Definition")
+    free = {name for name, axis in definition.members("axes").items() if axis.get("type") == "var"}
+    scalars = {name for name, item in definition.members("inputs").items() if item.get("shape") is None}
+    return made_workload(files, {name: axes[name] for name in axes if name in free | scalars}).file
+
+
 def _small(files: Sequence[RawFile], found: ImportedOp) -> tuple[Op, str]:
     """Return the op at the sizes with which it was compared, and how these are said."""
     if not found.sizes:
-        return found.op, ""
+        return _affordable(found.op)
     if found.format == robust_task.FORMAT:
         resized = robust_task.resized(files, found.sizes)
     else:
@@ -113,6 +135,19 @@ def _small(files: Sequence[RawFile], found: ImportedOp) -> tuple[Op, str]:
         resized = [RawFile(file.path, with_sizes(file.text().removeprefix("\ufeff"), found.sizes).encode())]
     small = import_op(resized, None, analyser(None))
     return small.op, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
+
+
+def _affordable(op: Op) -> tuple[Op, str]:
+    """Return the op with those of its workloads that are checked, and how these are said."""
+    weights = [resolve_workload(op, workload)["min_bytes"] for workload in op.workloads]
+    limit = max(AFFORDABLE_BYTES, min(weights))
+    document = op.document()
+    kept = [each for each, weight in zip(document["workloads"], weights, strict=True) if weight <= limit]
+    if len(kept) == len(weights):
+        return op, ""
+    if not any(each.get("role") == "bench" for each in kept):
+        kept[-1] = {**kept[-1], "role": "bench"}
+    return parse_op(document | {"workloads": kept}), f"{len(kept)} of {len(weights)} workloads"
 
 
 def _checked(row: Row, op: Op, sizes: str, judge: Judge) -> Row:
@@ -137,7 +172,8 @@ def table(rows: Sequence[Row]) -> str:
     small = sum(bool(row.sizes) for row in rows)
     lines = [columns(shown)]
     if any(row.runs is not None for row in rows):
-        lines.append(f"runs and admitted: on a CPU; {small} of {len(rows)} at smaller sizes than the file's")
+        smaller = f"{small} of {len(rows)} at smaller sizes than the file's, or at some of its workloads"
+        lines.append(f"runs and admitted: on a CPU; {smaller}")
     failed = [row for row in rows if row.error]
     lines += [f"{row.set}/{row.problem}: {_step(row)}: {row.error}" for row in failed]
     return "\n".join(lines)
@@ -157,14 +193,16 @@ def main() -> int:
     parser.add_argument("--at-most", type=int, help="so many of each set")
     parser.add_argument("--seed", type=int, default=0, help="which they are")
     parser.add_argument("--no-check", action="store_true", help="import only")
+    parser.add_argument("--axes", help="sizes of a Workload to make for each Definition, as batch_size=64,eps=1e-6")
     parser.add_argument("--json", type=Path, help="where the rows are written, too")
     given = parser.parse_args()
     found = [(name, path) for name, path in problems(given.directory) if given.only in str(path)]
+    axes = None if given.axes is None else parse_sizes("--axes", given.axes)
     judge = None if given.no_check else Judge()
     rows = []
     try:
         for name, path in drawn(found, given.at_most, given.seed):
-            rows.append(measure(name, path, judge))
+            rows.append(measure(name, path, judge, axes))
             print(f"{name}/{rows[-1].problem}: {rows[-1].seconds:.1f} s", file=sys.stderr, flush=True)
             if given.json is not None:
                 given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")

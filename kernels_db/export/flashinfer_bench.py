@@ -19,6 +19,7 @@ from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, provenance, sum
 from warpsmith.kernels_db.export.fold import reachable
 from warpsmith.kernels_db.export.kernel import RUNTIME_DEPENDENCIES, ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.formats.flashinfer.made_workload import DRAWN
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, objects
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
@@ -45,26 +46,47 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     """
     op, target = parse_op(kernel.spec), Target.parse(kernel.target)
     module = name or module_name(kernel)
-    imported = _imported_definition(op)
-    if imported is None:
-        errors = _unsaid(op, op.workloads_for(target))
-        if errors:
-            raise SpecErrors(errors)
-        definition = _definition(op)
-        raw = _json(definition)
-    else:
-        raw, definition = imported
+    raw, definition = definition_of(op, target)
     defined = str(definition.get("name"))
     place = f"{_segment(definition.get('op_type'))}/{_segment(defined)}"
-    traces = list(_traces(kernel, op, target, defined, module))
+    traces = list(traces_of(kernel, op, target, defined, module))
     workloads = [{"definition": defined, "workload": trace["workload"]} for trace in traces]
     files = {
         f"definitions/{place}.json": raw,
-        f"solutions/{place}/{module}.json": _json(_solution(kernel, op, target, defined, module)),
-        f"workloads/{place}.jsonl": _json_lines(workloads),
-        f"traces/{place}.jsonl": _json_lines(traces),
+        f"solutions/{place}/{module}.json": to_json(solution_of(kernel, op, target, defined, module)),
+        f"workloads/{place}.jsonl": to_json_lines(workloads),
+        f"traces/{place}.jsonl": to_json_lines(traces),
     }
     return write_project(directory, f"{module}-{NAME}", files)
+
+
+def definition_of(op: Op, target: Target) -> tuple[str, dict[str, Any]]:
+    """Return the text of the op's Definition, as it was imported or as the format says the op, and the Definition.
+
+    Raises SpecErrors with every part of the spec that the format cannot say.
+    """
+    imported = _imported_definition(op)
+    if imported is not None:
+        _check_made(op)
+        return imported
+    if errors := _unsaid(op, op.workloads_for(target)):
+        raise SpecErrors(errors)
+    definition = _definition(op)
+    return to_json(definition), definition
+
+
+def _check_made(op: Op) -> None:
+    """Raise SpecErrors where a Workload that `import --axes` made draws in a way that the format has not."""
+    errors = [
+        SpecError(
+            f"workloads.{identity}.inputs.{name}.dist", DRAWN, "the format's own values: import it with Workloads"
+        )
+        for identity, workload in _imported_workloads(op).items()
+        for name, item in (workload["inputs"] if isinstance(workload["inputs"], dict) else {}).items()
+        if isinstance(item, dict) and item.get("type") == DRAWN
+    ]
+    if errors:
+        raise SpecErrors(errors)
 
 
 def _imported(op: Op) -> list[tuple[RawFile, Found]]:
@@ -183,7 +205,8 @@ def _axis_name(axes: dict[str, Any], size: int | str) -> str:
     return name
 
 
-def _solution(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> dict[str, Any]:
+def solution_of(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> dict[str, Any]:
+    """Return a Solution that holds the package of the import name `module`, and an entry that calls it."""
     files = importable_files([kernel], module)
     names = ", ".join(item.name for item in arguments(op))
     main = f"{LICENSE_HEADER}from .{module} import {op.name}, watch\n\n"
@@ -211,7 +234,7 @@ def _solution(kernel: ExportedKernel, op: Op, target: Target, definition: str, m
     }
 
 
-def _traces(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> Iterator[dict[str, Any]]:
+def traces_of(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> Iterator[dict[str, Any]]:
     """Yield a Trace for each workload that was timed against eager PyTorch.
 
     That is the format's own reference.
@@ -267,9 +290,11 @@ def _evaluation(kernel: ExportedKernel, row: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _json(document: dict[str, Any]) -> str:
+def to_json(document: Any) -> str:
+    """Return a document as the text of a file."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _json_lines(documents: list[dict[str, Any]]) -> str:
+def to_json_lines(documents: list[dict[str, Any]]) -> str:
+    """Return documents as the text of a file, one a line."""
     return "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)

@@ -14,6 +14,8 @@ from warpsmith.kernels_db.export import (
     library,
     module_file,
     package,
+    robust_kbench,
+    sol_execbench,
     vllm,
 )
 from warpsmith.kernels_db.export.configurations import spread
@@ -61,6 +63,8 @@ FORMATS = (
     Format(vllm.NAME, "The package as a plugin of vLLM, in place of vLLM's own layer", vllm.build, several=True),
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
+    Format(sol_execbench.NAME, "A SOL-ExecBench problem with our Solution and its Traces", sol_execbench.build),
+    Format(robust_kbench.NAME, "A robust-kbench task with the results of kernel and PyTorch", robust_kbench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),
     Format(
         library.NAME,

@@ -8,6 +8,7 @@
     input scalar                                    the workload's value
     input safetensors                               the values themselves, where the file is at hand and small
     input custom                                    made by the Definition's `custom_inputs_entrypoint`
+    input drawn                                     its distribution, which a made Workload says (`made_workload`)
 
 SOL-ExecBench has the same files, and custom inputs and tolerances besides: its problems are read here, too.
 Everything else in the files stays in `origin`. Nothing is run: the format declares every shape.
@@ -15,7 +16,6 @@ Everything else in the files stays in `origin`. Nothing is run: the format decla
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +28,6 @@ from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.names import identifier
-from warpsmith.kernels_db.spec.near_misses import one_of
 
 __all__ = ["EXPECTED", "FORMAT", "claim", "read", "references"]
 
@@ -43,34 +42,6 @@ _RANDOM = {
     "int64": (-1024, 1024),
 }
 """The ranges from which the format's own harness draws integers: [low, high)."""
-
-
-def made_workload(files: Sequence[RawFile], sizes: Mapping[str, int | float]) -> RawFile:
-    """Return a file with one Workload of the Definition among `files`: every tensor random.
-
-    `sizes`: its var axes and its scalar inputs by name. Raises SpecErrors where one is missing or there is no such.
-    """
-    definitions = [item for file in files for item in objects(file) if item.kind == "Definition"]
-    if len(definitions) != 1:
-        raise refused("--axes", f"{len(definitions)} Definitions", f"one: {EXPECTED}")
-    axes, inputs = definitions[0].members("axes"), definitions[0].members("inputs")
-    free = [name for name, axis in axes.items() if axis.get("type") == "var"]
-    scalars = [name for name, item in inputs.items() if item.get("shape") is None]
-    for name in sizes:
-        if name not in (*free, *scalars):
-            raise refused("--axes", name, f"a var axis or a scalar input: {one_of(name, [*free, *scalars])}")
-    if missing := [name for name in (*free, *scalars) if name not in sizes]:
-        raise refused(
-            "--axes", f"nothing for {', '.join(missing)}", "a size for each var axis, a value for each scalar"
-        )
-    for name in free:
-        if not isinstance(sizes[name], int) or sizes[name] < 1:
-            raise refused(f"--axes {name}", sizes[name], "a whole number above 0")
-    said = {
-        name: {"type": "scalar", "value": sizes[name]} if name in scalars else {"type": "random"} for name in inputs
-    }
-    workload = {"uuid": "axes", "axes": {name: sizes[name] for name in free}, "inputs": said}
-    return RawFile("workloads-by-axes.jsonl", json.dumps(workload).encode() + b"\n")
 
 
 def claim(file: RawFile) -> str | None:
@@ -93,6 +64,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     name = definition.text("name")
     inputs = definition.members("inputs")
     outputs = definition.members("outputs")
+    scalars = [key for key, item in inputs.items() if item.get("shape") is None]
     kept, left_out = _constraints(definition)
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -104,7 +76,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "inputs": [_input(definition, key, item) for key, item in inputs.items()],
         "outputs": [tensor(definition, "outputs", key, item) for key, item in outputs.items()],
         "reference": reference.reference(
-            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs)
+            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs), scalars
         ),
         "workloads": workloads(definition, found, files),
         "origin": origin_of(FORMAT, files),

@@ -6,11 +6,13 @@ They are Definitions, Workloads, Traces and Solutions.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, beside, refused
+from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 
@@ -141,12 +143,25 @@ def tensor(definition: Found, kind: str, name: str, item: Mapping[str, Any]) -> 
     where, dtype = f"{definition.field}: {kind}.{name}", item.get("dtype")
     described = {"description": str(item["description"])[:4000]} if item.get("description") else {}
     shape = item.get("shape", False)
-    if shape is not None and not (isinstance(shape, list) and all(isinstance(axis, str) for axis in shape)):
+    if shape is not None and not (isinstance(shape, list) and all(type(axis) in (str, int) for axis in shape)):
         raise refused(f"{where}.shape", item.get("shape"), "a list of axes, or null for a scalar")
     if not isinstance(dtype, str):
         raise refused(f"{where}.dtype", dtype, "the name of a dtype")
     if shape is None and kind == "outputs":
         shape = []  # the format's harness makes a tensor of a returned number
     if shape is not None:
-        shape = [int(axis) if axis.isascii() and axis.isdigit() else axis for axis in shape]  # "1" is a size
+        shape = [_size(definition, axis) for axis in shape]
     return {"name": name, "shape": shape, "dtype": _OLD_DTYPES.get(dtype, dtype), **described}
+
+
+def _size(definition: Found, axis: str | int) -> str | int:
+    """Return an axis, or the number that stands for it: `128`, `"1"`, or `"hidden_size / 2"` of constant axes."""
+    if isinstance(axis, int) or (axis.isascii() and axis.isdigit()):
+        return int(axis)
+    if axis.isidentifier():
+        return axis
+    sizes = {name: each["value"] for name, each in definition.members("axes").items() if type(each.get("value")) is int}
+    try:
+        return expr.parse(re.sub(r"(?<!/)/(?!/)", "//", axis), "integer").integer(sizes)
+    except expr.ExprError:
+        return axis  # the spec's own reading of a shape says what is wrong with it

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.kernels_db.formats.flashinfer import safetensors
+from warpsmith.kernels_db.formats.flashinfer.made_workload import DRAWN
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, tensor
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
@@ -85,6 +86,8 @@ def _values(definition: Found, workload: Found, files: Sequence[RawFile], room: 
             found[name] = {"dist": room.code(source)}
         elif kind == "custom":
             found[name] = {"dist": room.code(_custom_values(definition, where, name, workload))}
+        elif kind == DRAWN:
+            found[name] = {"dist": item.get("dist")}
         elif kind != "random":
             raise refused(f"{where}.type", json.dumps(kind), "random, scalar, safetensors or custom")
     return found

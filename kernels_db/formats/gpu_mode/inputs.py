@@ -119,10 +119,10 @@ def inputs(
         """Return a value as the spec has it: a distribution by code gets the text of the files."""
         return room.code(text, value.make) if isinstance(value, _Made) else value
 
-    written = facts.workloads[0].written
+    written = facts.understood[0].written
     paths = list(_paths(facts.structure))
     for number, (name, path) in enumerate(zip(wanted, paths, strict=True)):
-        leaves = [workload.inputs[number] for workload in facts.workloads]
+        leaves = [workload.inputs[number] for workload in facts.understood]
         item: dict[str, Any] = {"name": name, "dtype": leaves[0].dtype}
         values: list[Any]
         if leaves[0].shape is None:
@@ -134,7 +134,7 @@ def inputs(
                 item["mutated"] = True
             key = "dist"
             values = [
-                dist_of(leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path))
+                dist_of(leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path, leaf))
                 for leaf, call in zip(leaves, calls, strict=True)
             ]
             kinds |= {"code" if isinstance(value, _Made) else value["kind"] for value in values}
@@ -145,13 +145,14 @@ def inputs(
     return Inputs(declared, overrides, kinds)
 
 
-def _make(generate_input: ast.FunctionDef, call: Mapping[str, Any], path: Sequence[int | str]) -> str:
+def _make(generate_input: ast.FunctionDef, call: Mapping[str, Any], path: Sequence[int | str], leaf: Leaf) -> str:
     taken = [*python_source.parameters(generate_input), *(item.arg for item in generate_input.args.kwonlyargs)]
     given = {name: repr(value) for name, value in call.items() if name != "seed"}
     if "seed" in taken:
         given["seed"] = "seed"
     arguments = "**{" + ", ".join(f"{name!r}: {value}" for name, value in given.items()) + "}"
-    return _MAKE.format(arguments=arguments, path="".join(f"[{step!r}]" for step in path))
+    taken_out = "".join(f"[{step!r}]" for step in path) + (".view(torch.uint8)" if leaf.bytes_of else "")
+    return _MAKE.format(arguments=arguments, path=taken_out)
 
 
 def _strides(name: str, leaves: Sequence[Leaf], shape: Sequence[int | str]) -> dict[str, Any]:
@@ -159,16 +160,24 @@ def _strides(name: str, leaves: Sequence[Leaf], shape: Sequence[int | str]) -> d
     if all(is_contiguous(leaf.shape or [], leaf.strides) for leaf in leaves):
         return {}
     orders = [permutation_of(leaf.shape or [], leaf.strides or []) for leaf in leaves]
-    if orders[0] is None or any(order != orders[0] for order in orders):
+    # An axis of size 1 may stand anywhere in the order: one that suits all is that of the workload without such.
+    chosen = next((one for one in orders if one and all(_is_laid_out(leaf, one) for leaf in leaves)), None)
+    if chosen is None:
         raise refused(
             f"input {name}: strides", leaves[0].strides, "a dense tensor, its axes in one order in all workloads"
         )
     strides: list[int | str] = [1] * len(shape)
     inner: list[str] = []
-    for axis in reversed(orders[0]):
+    for axis in reversed(chosen):
         strides[axis] = " * ".join(inner) if inner else 1
         inner.insert(0, str(shape[axis]))
     return {"strides": strides}
+
+
+def _is_laid_out(leaf: Leaf, order: Sequence[int]) -> bool:
+    """Check whether a leaf is dense with its axes in this order, from the outermost in memory."""
+    shape, strides = leaf.shape or [], leaf.strides or []
+    return is_contiguous([shape[axis] for axis in order], [strides[axis] for axis in order])
 
 
 def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
@@ -179,7 +188,13 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
     paths = list(_paths(facts.result))
     found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
     outputs = "None" if not found else found[0] if len(found) == 1 else f"({', '.join(found)})"
-    return _RUN.format(parameters=", ".join(wanted), data=_expression(facts.structure, wanted), outputs=outputs)
+    given = [
+        f"{name}.view(torch.{leaf.bytes_of})" if leaf.bytes_of else name
+        for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True)
+    ]
+    return ("\n\nimport torch\n" if given != list(wanted) else "") + _RUN.format(
+        parameters=", ".join(wanted), data=_expression(facts.structure, given), outputs=outputs
+    )
 
 
 def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:

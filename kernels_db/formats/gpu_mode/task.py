@@ -25,8 +25,9 @@ from warpsmith.kernels_db.formats.shared.embedded import embedding
 from warpsmith.kernels_db.formats.shared.facts import MOST_WORKLOADS, TaskFacts, TaskWorkload, asked
 from warpsmith.kernels_db.formats.shared.files import RawFile, beside, origin_of, refused
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
-from warpsmith.kernels_db.job.file_analysis import Analyse
-from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.formats.shared.tensors import dist_of
+from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
+from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON, is_float
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.names import identifier, unique
@@ -126,14 +127,21 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "reference": task_inputs.MODULE,
         "workloads": [call for _, _, call in calls],
     }
-    facts, sandbox = asked(analyse, request, TaskFacts, where)
-    _check_alike(facts, where, len(calls))
+    facts, sandbox = _asked(analyse, request, where, len(calls))
+    too_much = [name for (name, _, _), found in zip(calls, facts.workloads, strict=True) if found is None]
+    calls = [call for call in calls if call[0] not in too_much]
+    unlike = _unlike(facts, calls)
+    alike = [found for found, (name, _, _) in zip(facts.understood, calls, strict=True) if name not in unlike]
+    facts = facts.model_copy(update={"workloads": alike})
+    calls = _timed([call for call in calls if call[0] not in unlike])
     names = task_inputs.names(facts, functions["ref_kernel"])
     taken = [
-        number for number, alias in enumerate(facts.workloads[0].aliases) if alias not in facts.workloads[0].written
+        number for number, alias in enumerate(facts.understood[0].aliases) if alias not in facts.understood[0].written
     ]
     axes = Axes([call for _, _, call in calls], where)
-    inputs = task_inputs.inputs(facts, names, axes, text, functions["generate_input"], [call for _, _, call in calls])
+    arguments = [call for _, _, call in calls]
+    generators = _generators(_for_inputs(texts, tree), facts, arguments, MAX_PYTHON - 2 * len(text))
+    inputs = task_inputs.inputs(facts, names, axes, generators, functions["generate_input"], arguments)
     tolerance, doubt = _tolerance(tree, where)
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -144,9 +152,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
             {
                 "name": name,
                 "shape": axes.shape(name, _shapes(facts, number), derived=True),
-                "dtype": facts.workloads[0].outputs[number].dtype,
+                "dtype": facts.understood[0].outputs[number].dtype,
             }
-            | ({"tolerance": tolerance} if tolerance and is_float(facts.workloads[0].outputs[number].dtype) else {})
+            | ({"tolerance": tolerance} if tolerance and is_float(facts.understood[0].outputs[number].dtype) else {})
             for number, name in zip(taken, _output_names(names, len(taken)), strict=True)
         ],
         "reference": text + task_inputs.run(facts, names, taken),
@@ -160,6 +168,12 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     named = {file.path, *(beside(file.path, source) for source in sources(task, file.path).values())}
     notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named]
     notes += doubt
+    if too_much:
+        notes.append(f"left out, for they take more than the sandbox gives: {', '.join(too_much)}")
+    if unlike:
+        notes.append(
+            f"left out, for they differ from the others in dtypes, ranks or what is written: {', '.join(unlike)}"
+        )
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
     if "code" in inputs.kinds:
         notes.append("some inputs are made by the task's own generate_input")
@@ -193,6 +207,29 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
     return texts
 
 
+def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
+    """Return of the task's modules what `generate_input` needs: each input of each workload may carry it."""
+    found = {task_inputs.MODULE: python_source.needed_for(tree, "generate_input")}
+    left = [found[task_inputs.MODULE]]
+    while left:
+        for name in python_source.imported(ast.parse(left.pop())):
+            if name in texts and name not in found:
+                found[name] = texts[name]
+                left.append(texts[name])
+    return found
+
+
+def _generators(texts: Mapping[str, str], facts: TaskFacts, calls: Sequence[Mapping[str, Any]], room: int) -> str:
+    """Return the source that embeds `texts`, packed where it must be repeated for more than `room` characters."""
+    found = embedding(texts)
+    leaves = zip(*(workload.inputs for workload in facts.understood), strict=True)
+    made = sum(
+        any(dist_of(leaf.dist, leaf.dtype) is None for leaf in each if leaf.shape is not None) for each in leaves
+    )
+    different = len({repr({name: value for name, value in call.items() if name != "seed"}) for call in calls})
+    return embedding(texts, packed=True) if len(found) * made * different > room else found
+
+
 def _calls(task: Mapping[str, Any], path: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Return id, role and arguments of each workload.
 
@@ -209,27 +246,53 @@ def _calls(task: Mapping[str, Any], path: str) -> list[tuple[str, str, dict[str,
     for name, _, arguments in calls:
         if not all(isinstance(value, bool | int | float | str) or value is None for value in arguments.values()):
             raise refused(f"{path}: {name}", arguments, "arguments that are numbers or texts")
-    return calls if listed["benchmarks"] else [(name, "bench", call) for name, _, call in calls]
+    return _timed(calls)
 
 
-def _check_alike(facts: TaskFacts, where: str, calls: int) -> None:
-    """Raise SpecErrors where workloads differ in more than sizes and values: no axes say that."""
+def _timed(calls: list[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the calls, all of them as benchmarks where none is one."""
+    timed = any(role == "bench" for _, role, _ in calls)
+    return calls if timed else [(name, "bench", call) for name, _, call in calls]
 
-    def kind(workload: TaskWorkload) -> Any:
-        tensors = [*workload.inputs, *workload.outputs]
-        ranks = [None if leaf.shape is None else len(leaf.shape) for leaf in tensors]
-        return [ranks, [leaf.dtype for leaf in tensors], workload.written, workload.aliases]
 
+def _asked(analyse: Analyse | None, request: Mapping[str, Any], where: str, calls: int) -> tuple[TaskFacts, str]:
+    """Return the facts and the sandbox's level. Raises SpecErrors.
+
+    Where the workloads take more time or memory than the sandbox gives, those are asked for that need no values.
+    """
+    try:
+        facts, sandbox = asked(analyse, {**request, "values": True}, TaskFacts, where)
+    except SpecErrors as error:
+        if not isinstance(error.__cause__, AnalysisFailed) or error.__cause__.kind not in ("memory", "timeout"):
+            raise
+        facts, sandbox = asked(analyse, {**request, "values": False}, TaskFacts, where)
+        if not facts.understood:
+            raise
     if len(facts.workloads) != calls:
         raise refused(where, f"{len(facts.workloads)} workloads", f"{calls}, as the task lists")
-    for number, workload in enumerate(facts.workloads):
-        if kind(workload) != kind(facts.workloads[0]):
-            expected = "the dtypes and ranks of workload 0: axes cannot be inferred otherwise"
-            raise refused(f"{where}: workload {number}", kind(workload), expected)
+    return facts, sandbox
+
+
+def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]]) -> list[str]:
+    """Return the workloads that differ from most in more than sizes and values: no axes say that.
+
+    Most: those alike with the most benchmarks among them, then with the most in all, then the first.
+    """
+
+    def kind(workload: TaskWorkload) -> str:
+        tensors = [*workload.inputs, *workload.outputs]
+        ranks = [None if leaf.shape is None else len(leaf.shape) for leaf in tensors]
+        dtypes = [leaf.bytes_of or leaf.dtype for leaf in tensors]
+        return repr([ranks, dtypes, workload.written, workload.aliases])
+
+    kinds = [kind(workload) for workload in facts.understood]
+    timed = [each for each, (_, role, _) in zip(kinds, calls, strict=True) if role == "bench"]
+    most = max(dict.fromkeys(kinds), key=lambda each: (timed.count(each), kinds.count(each)))
+    return [name for each, (name, _, _) in zip(kinds, calls, strict=True) if each != most]
 
 
 def _shapes(facts: TaskFacts, number: int) -> list[list[int]]:
-    return [workload.outputs[number].shape or [] for workload in facts.workloads]
+    return [workload.outputs[number].shape or [] for workload in facts.understood]
 
 
 def _output_names(names: Sequence[str], count: int) -> list[str]:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.embedded import packed_source
 from warpsmith.kernels_db.formats.shared.facts import ModuleFacts, ReferenceFacts, StateLeaf, asked
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused, stem
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
@@ -27,7 +28,7 @@ from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
 from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.job.file_sizes import with_sizes
-from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON, is_float
 from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.document import MAX_BYTES
 from warpsmith.kernels_db.spec.errors import SpecErrors
@@ -226,16 +227,23 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
 def _fitting(module: Module, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
     """Return the spec of a module, but for its description and origin of `beside` bytes.
 
-    Where a spec has no room for it, its generators are the text without comments and docstrings. Raises SpecErrors
-    where there is no room for that either.
+    Where a spec has no room for it, its generators are the text without comments and docstrings; where it has none
+    for that either, that compressed. Raises SpecErrors where there is no room at all.
     """
-    try:
-        document = _document(module, facts, module.text)
-        if len(json.dumps(document)) + beside < MAX_BYTES:
-            return document
-    except SpecErrors:
-        pass  # the error of the shorter one is raised, if it has one
-    return _document(module, facts, python_source.without_comments(module.text))
+    for shorter in (str, python_source.without_comments):
+        try:
+            document = _document(module, facts, shorter(module.text))
+            if len(json.dumps(document)) + beside < MAX_BYTES and _python_in(document) <= MAX_PYTHON:
+                return document
+        except SpecErrors:
+            continue  # the error of the shortest is raised, if it has one
+    return _document(module, facts, packed_source(python_source.without_comments(module.text)))
+
+
+def _python_in(document: Mapping[str, Any]) -> int:
+    """Return how many characters of Python a spec has."""
+    drawn = [item.get("dist") or {} for item in [*document["inputs"], *document["state"]]]
+    return len(document["reference"]) + sum(len(dist.get("source", "")) for dist in drawn)
 
 
 def _document(module: Module, facts: ModuleFacts, generating: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import ast
 import json
 import keyword
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -155,6 +156,21 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     if backward:
         notes.append("the results are the gradients of the floating inputs, then of the parameters, in their order")
     return problem.read_module(module, described, notes, analyse)
+
+
+def setting(files: Sequence[RawFile]) -> tuple[str, str]:
+    """Return the name by which the format's results have the task's configuration, and `forward` or `backward`.
+
+    Raises SpecErrors where the files hold no task.
+    """
+    named = [file for file in files if _is_task(file)]
+    wanted = _configuration_path(named[0].path) if named else None
+    configurations = [file for file in files if file.path == wanted]
+    if not configurations:
+        raise refused("files", ", ".join(file.path for file in files) or "none", EXPECTED)
+    keywords = _configuration(configurations[0])
+    said = "_".join(f"{name}_{value}" for kind in ("init", "input") for name, value in keywords[kind].items())
+    return re.sub(r"[ .=-]", "_", said), "backward" if _is_backward(named[0].path) else "forward"
 
 
 def resized(files: Sequence[RawFile], sizes: Mapping[str, int]) -> list[RawFile]:

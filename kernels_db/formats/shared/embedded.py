@@ -8,8 +8,14 @@ the spec and needs nothing of Warpsmith.
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Mapping
 
+_UNPACKING = """import base64 as _base64
+import zlib as _zlib
+"""
 _LOADER = '''import builtins as _builtins
 import hashlib as _hashlib
 import sys as _sys
@@ -40,10 +46,27 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
 '''
 
 
-def embedding(files: Mapping[str, str]) -> str:
-    """Return source that defines `_embedded(name)`, the modules in `files` (name to text)."""
+def embedding(files: Mapping[str, str], *, packed: bool = False) -> str:
+    """Return source that defines `_embedded(name)`, the modules in `files` (name to text).
+
+    `packed`: the texts compressed, for a spec that must repeat them more often than it has room.
+    """
+    if packed:
+        unpacked = f"_json.loads({_unpacked(json.dumps(dict(sorted(files.items()))))})"
+        return _UNPACKING + "import json as _json\n" + _LOADER.replace("{files}", unpacked)
     lines = "".join(f"    {name!r}: {literal(text)},\n" for name, text in sorted(files.items()))
     return _LOADER.replace("{files}", "{\n" + lines + "}")
+
+
+def packed_source(text: str) -> str:
+    """Return source that is a module's text compressed, and defines the same names."""
+    return f"{_UNPACKING}exec({_unpacked(text)}, globals())\n"
+
+
+def _unpacked(text: str) -> str:
+    """Return a Python expression whose value is the text, and which holds it compressed."""
+    data = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    return f"_zlib.decompress(_base64.b85decode({data!r})).decode()"
 
 
 def literal(text: str) -> str:

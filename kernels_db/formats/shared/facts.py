@@ -53,11 +53,15 @@ Drawn = Annotated[dict[str, Any], AfterValidator(_flat)]
 """A distribution: texts and numbers by name."""
 
 
+ByteDtype = Literal["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+"""Dtypes of torch of one byte that no spec has. A closed list: the name becomes part of a spec's source."""
+
+
 class Leaf(Facts):
     """A tensor, or a number, whose `shape` is None.
 
     `dist`: the distribution that it was seen to be drawn from, {"kind": "empty"} for memory that was not written;
-    None where that is not known.
+    None where that is not known. `bytes_of`: the dtype of torch whose bytes these are, where no spec has it.
     """
 
     shape: list[Size] | None = Field(max_length=MAX_RANK)
@@ -65,9 +69,12 @@ class Leaf(Facts):
     strides: list[Stride] | None = None
     dist: Drawn | None = None
     value: Number | None = None
+    bytes_of: ByteDtype | None = None
 
     @model_validator(mode="after")
     def _one_stride_for_each_axis(self) -> Leaf:
+        if self.bytes_of is not None and (self.dtype != "uint8" or self.shape is None):
+            raise ValueError(f"bytes of {self.bytes_of} that are no tensor of uint8")
         if self.strides is not None and len(self.strides) != len(self.shape or []):
             raise ValueError(f"{len(self.strides)} strides for {len(self.shape or [])} axes")
         return self
@@ -142,17 +149,23 @@ class TaskFacts(Facts):
     """The data and calls of a task.
 
     A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": text or None}.
+    A workload is None where it needs values and was not to have them.
     """
 
     structure: dict[str, Any]
     result: dict[str, Any]
-    workloads: list[TaskWorkload] = Field(min_length=1, max_length=MOST_WORKLOADS)
+    workloads: list[TaskWorkload | None] = Field(min_length=1, max_length=MOST_WORKLOADS)
+
+    @property
+    def understood(self) -> list[TaskWorkload]:
+        """The workloads of which something is known."""
+        return [workload for workload in self.workloads if workload is not None]
 
     @model_validator(mode="after")
     def _whole(self) -> TaskFacts:
         """Check that the structures hold every leaf once and in order, and no other."""
         counts = [len(list(_leaves(structure, 0))) for structure in (self.structure, self.result)]
-        for workload in self.workloads:
+        for workload in self.understood:
             if [len(workload.inputs), len(workload.outputs)] != counts:
                 raise ValueError("other leaves than the structures have")
             if len(workload.aliases) != counts[1]:

@@ -64,6 +64,29 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+def needed_for(tree: ast.Module, name: str) -> str:
+    """Return the text of the part of a module that the definition of `name` needs, without comments.
+
+    Left out are definitions, assignments and imports of names that nothing else in the part mentions.
+    """
+    definitions: dict[str, list[ast.stmt]] = {}
+    kept: set[ast.stmt] = set()
+    for statement in tree.body:
+        names = list(bound(statement))
+        lasting = isinstance(statement, ast.ImportFrom) and (statement.module == "__future__" or "*" in names)
+        if not names or lasting:
+            kept.add(statement)
+        for each in names:
+            definitions.setdefault(each, []).append(statement)
+    left: list[ast.stmt] = [*kept, *definitions.get(name, [])]
+    while left:
+        statement = left.pop()
+        kept.add(statement)
+        mentioned = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        left += [other for each in mentioned for other in definitions.get(each, []) if other not in kept]
+    return ast.unparse(ast.Module([each for each in tree.body if each in kept], [])) + "\n"
+
+
 def without_comments(text: str) -> str:
     """Return the text of the same module without its comments and docstrings, for a spec that must repeat it."""
     tree = ast.parse(text)

@@ -63,7 +63,7 @@ class ImportRequest(StrictBody):
     )
 
     files: list[ImportFile] = Field(min_length=1, max_length=MOST_FILES)
-    format: Literal["kernelbench", "flashinfer-bench", "gpu-mode"] | None = Field(
+    format: Literal["kernelbench", "flashinfer-bench", "gpu-mode", "robust-kbench"] | None = Field(
         None, description="Recognised from the files' content where it is left out"
     )
 

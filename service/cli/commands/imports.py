@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from warpsmith.kernels_db.formats import op_import
-from warpsmith.kernels_db.formats.flashinfer.definition import made_workload
+from warpsmith.kernels_db.formats.flashinfer.made_workload import made_workload
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.store import pool_file
@@ -53,7 +53,7 @@ def import_file(
         str | None,
         typer.Option(
             help="For a FlashInfer-Bench Definition without workloads: the sizes of one, as batch_size=64,eps=1e-6; "
-            "its tensors are random."
+            "what it leaves open is chosen, and told."
         ),
     ] = None,
     output: Annotated[
@@ -86,9 +86,13 @@ def import_file(
             misuse("FILE", ", ".join(map(str, files)), "one pool, and no --output: a pool is stored in the service")
         import_pool(files[0], url, key, as_json)
         return
-    collected = collect(files, format_name)
+    collected = collect(files, format_name, along=axes is None)  # made Workloads stand in for those beside it
     if axes is not None:
-        collected = [*collected, made_workload(collected, parse_sizes("--axes", axes))]
+        made = made_workload(collected, parse_sizes("--axes", axes))
+        collected = [*collected, made.file]
+        if made.chosen:
+            chosen = ", ".join(f"{name}={value}" for name, value in made.chosen.items())
+            say(f"note: --axes leaves open, and so chosen: {chosen}")
     analyse = analyser(ServiceSettings().sandbox_minimum) if machine.installed("torch") else None
     found = op_import.import_op(collected, format_name, analyse)
     path = output or Path(f"{found.op.name}.json")
@@ -151,8 +155,8 @@ def give_back(
         tell(str(path))
 
 
-def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
-    """Read the given files and the existing ones that they name.
+def collect(paths: Sequence[Path], format_name: str | None, *, along: bool = True) -> list[RawFile]:
+    """Read the given files and, where `along`, the existing ones that they name.
 
     The names of the latter are printed on standard error. Raises SpecErrors where they are no import.
     """
@@ -161,7 +165,7 @@ def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
     for _ in range(LEVELS_UP):
         root = root.parent
     found = {path: RawFile(path.relative_to(root).as_posix(), _read_content(path)) for path in given}
-    while format_name != POOL:
+    while along and format_name != POOL:
         wanted = op_import.wanted(list(found.values()), format_name)
         named = [Path(os.path.normpath(root / name)) for name in wanted if not os.path.isabs(name)]
         fresh = [path for path in named if path not in found and _may_be_read(path, root, given)]

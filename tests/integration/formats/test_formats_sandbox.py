@@ -172,6 +172,56 @@ def test_a_result_whose_shape_is_a_drawn_value_has_the_shape_that_was_drawn() ->
     assert import_op(files, None, analysed_here).op.outputs[0].shape == (3,)
 
 
+LARGE = """import torch
+
+
+def generate_input(size, seed):
+    drawn = torch.distributions.Cauchy(0, 2).sample((size, size)).to(torch.float8_e4m3fnuz)
+    if seed == 2 and bool((drawn.float() > 0).any()):
+        return drawn
+    return drawn.T
+
+
+def ref_kernel(data):
+    return torch.geqrf(data.contiguous().float())
+"""
+
+
+def test_a_task_is_understood_without_values_at_sizes_that_no_memory_holds() -> None:
+    task = TASK.replace('"size": 2', f'"size": {1 << 18}') + f'  - {{"size": {1 << 17}, "seed": 3}}\n'
+    files = [RawFile("task.yml", task.encode()), RawFile("reference.py", LARGE.encode())]
+    op = import_op(files, None, analysed_here).op
+    assert op.inputs[0].dtype == "uint8"  # the bytes of a dtype that no spec has
+    assert [(item.dtype, item.shape) for item in op.outputs] == [("float32", ("size", "size")), ("float32", ("size",))]
+    sizes = TASK + f'  - {{"size": {1 << 18}, "seed": 2}}\n'
+
+    def without_memory(request: dict[str, Any]) -> Analysis:
+        if request["values"]:
+            raise AnalysisFailed("memory", "uses too much")
+        return analysed_here(request)
+
+    found = import_op([RawFile("task.yml", sizes.encode()), files[1]], None, without_memory)
+    assert [item.id for item in found.op.workloads] == ["test-0"]
+    assert found.notes[0].endswith("gives: test-1")
+
+
+def test_bytes_of_a_dtype_are_made_and_taken_as_that_dtype() -> None:
+    reference = LARGE.replace("torch.geqrf(data.contiguous().float())", "data.float()").replace(".T", "")
+    files = [RawFile("task.yml", TASK.encode()), RawFile("reference.py", reference.encode())]
+    op = import_op(files, None, analysed_here).op
+    dist = op.inputs[0].dist
+    assert dist is not None
+    assert dist.kind == "code"
+    generator: dict[str, Any] = {}
+    source = dist.source.replace("from kernels_db.formats.", "from warpsmith.kernels_db.job.")  # the judge's short name
+    exec(compile(source, "source", "exec"), generator)
+    reference_space: dict[str, Any] = {}
+    exec(compile(op.reference, "reference", "exec"), reference_space)
+    made = generator["make"]((2, 2), torch.uint8, torch.Generator().manual_seed(1))
+    assert made.dtype == torch.uint8
+    assert torch.equal(reference_space["run"](made), made.view(torch.float8_e4m3fnuz).float())
+
+
 def test_a_result_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(SpecErrors, match=r"Model\.forward: result 0 is float, expected a tensor"):
         made_here(PROBLEM.format(top="", result="float(x.sum())", init="[]"))
@@ -248,6 +298,15 @@ def test_weights_that_only_small_sizes_hide_are_kept() -> None:
     )
     found = made_here(text)
     assert not any("the results are the same" in note for note in found.notes)
+
+
+def test_weights_of_a_result_that_is_thrown_away_are_zeros() -> None:
+    """Nothing leads from them to the results, at any size."""
+    layers = "self.unused = nn.Linear(channels, channels)"
+    text = NAMING.format(result="(self.unused(x), x + self.scale)[1]")
+    found = made_here(text.replace("self.norm = nn.BatchNorm1d(channels)", layers))
+    kinds = {state.attribute: state.dist and state.dist.kind for state in found.op.state}
+    assert (kinds["unused.weight"], kinds["unused.bias"], kinds["scale"]) == ("constant", "constant", "normal")
 
 
 def test_a_size_is_not_lowered_to_another_one_of_the_file() -> None:

@@ -15,6 +15,7 @@ import yaml
 from packaging.version import Version
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.support.formats_support import EXAMPLES
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.kernel import (
     RESERVED,
@@ -31,9 +32,9 @@ SAID: dict[str, Any] = {
     "axes": {"rows": {"kind": "var"}, "columns": {"kind": "const", "value": 8}},
     "outputs": [{"name": "out", "shape": ["rows", 8], "dtype": "float32"}],
 }
-"""An op that every format can say but those for known layers alone."""
+"""An op that every format can say but those for known layers and for imported tasks alone."""
 
-ANY_OP = [form for form in registry.FORMATS if form.name != "vllm"]
+ANY_OP = [form for form in registry.FORMATS if form.name not in ("vllm", "robust-kbench")]
 
 
 def text_of(project: Path) -> str:
@@ -175,6 +176,52 @@ def test_what_a_format_cannot_say_is_refused_by_name(
 def origin(form: str, **files: str) -> dict[str, Any]:
     """What anybody may write into a spec as its origin."""
     return {"format": form, "files": [{"path": name.replace("_", "."), "text": text} for name, text in files.items()]}
+
+
+def test_sol_execbench_gets_a_problem_a_solution_and_traces(tmp_path: Path) -> None:
+    project = registry.named("sol-execbench").build(exported(SAID, SCALED_ADD_CPP), tmp_path)
+    definition, solution = (json.loads((project / f"{name}.json").read_text()) for name in ("definition", "solution"))
+    traces = json.loads((project / "traces.json").read_text())
+    workloads = [json.loads(line) for line in (project / "workload.jsonl").read_text().splitlines()]
+    assert solution["definition"] == definition["name"] == traces[0]["definition"]
+    spec = solution["spec"]
+    assert (spec["languages"], spec["target_hardware"], spec["entry_point"]) == (["pytorch"], ["LOCAL"], "main.py::run")
+    assert spec["entry_point"].partition("::")[0] in {source["path"] for source in solution["sources"]}
+    assert "language" not in spec
+    assert [trace["workload"] for trace in traces] == workloads
+    assert {trace["evaluation"]["status"] for trace in traces} == {"PASSED"}
+    assert traces[0]["evaluation"]["performance"]["latency_ms"] == 0.002
+
+
+def test_robust_kbench_gets_times_by_the_name_of_the_configuration(tmp_path: Path) -> None:
+    task = EXAMPLES / "robust-kbench" / "biased_tanh"
+    files = {f"a/{name}": (task / name).read_text() for name in ("func_backward.py", "config_backward.json")}
+    given = {"format": "robust-kbench", "files": [{"path": path, "text": text} for path, text in files.items()]}
+    kernel = exported(SAID | {"origin": given}, SCALED_ADD_CPP)
+    project = registry.named("robust-kbench").build(kernel, tmp_path)
+    assert (project / "func_backward.py").read_text() == files["a/func_backward.py"]
+    setting = "init_method_random_features_96_batch_size_48_features_96"
+    own = json.loads((project / "kernel" / "eval_results" / "time_results.json").read_text())
+    native = json.loads((project / "eval_results" / "backward" / "torch_native_results.json").read_text())
+    assert own["eval_settings"][setting]["median_time"] == own["summary"]["avg_mean_time"] == 0.002
+    assert native["summary"]["avg_mean_time"] / own["summary"]["avg_mean_time"] == 2.0
+    assert native["summary"]["all_configs_str"] == [setting]
+    assert json.loads((project / "kernel" / "provenance.json").read_text())["kernels"][0]["kernel"] == kernel.id
+    untimed = replace(kernel, evidence={**kernel.evidence, "workloads": []})
+    for other, field in ((exported(SAID, SCALED_ADD_CPP), "origin.format"), (untimed, "evidence.workloads")):
+        with pytest.raises(SpecErrors) as caught:
+            registry.named("robust-kbench").build(other, tmp_path / "other")
+        assert [error.field for error in caught.value.errors] == [field]
+
+
+def test_a_workload_that_draws_in_a_way_of_its_own_goes_into_no_dataset(tmp_path: Path) -> None:
+    definition = {"name": "d", "op_type": "e", "axes": {}, "inputs": {}, "outputs": {}}
+    workload = {"uuid": "axes", "axes": {}, "inputs": {"i": {"type": "drawn", "dist": {"kind": "permutation"}}}}
+    spec = SAID | {"origin": origin("flashinfer-bench", d_json=json.dumps(definition), w_jsonl=json.dumps(workload))}
+    for form in ("flashinfer-bench", "sol-execbench"):
+        with pytest.raises(SpecErrors) as caught:
+            registry.named(form).build(exported(spec, SCALED_ADD_CPP), tmp_path / "out")
+        assert [error.field for error in caught.value.errors] == ["workloads.axes.inputs.i.dist"]
 
 
 def test_an_imported_definitions_names_stay_inside_the_export(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import struct
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.formats_support import DEFINITIONS, errors_of, files_of
 from warpsmith.kernels_db.formats.flashinfer import safetensors
-from warpsmith.kernels_db.formats.flashinfer.definition import made_workload
+from warpsmith.kernels_db.formats.flashinfer.made_workload import made_workload
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op, wanted
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
@@ -320,29 +321,118 @@ def test_a_problem_of_sol_execbench_reads_its_workloads_along() -> None:
     assert any("tolerances are kept in origin" in note for note in made(DEFINITION, with_tolerance).notes)
 
 
+def with_sizes(definition: Any, sizes: dict[str, float]) -> tuple[Op, dict[str, Any]]:
+    """A Definition with a Workload of these sizes, and what was chosen for it."""
+    file = RawFile("d.json", json.dumps(definition).encode())
+    workload = made_workload([file], sizes)
+    return import_op([file, workload.file], None, None).op, workload.chosen
+
+
 def test_a_definition_without_workloads_gets_one_of_given_sizes() -> None:
-    file = RawFile("d.json", json.dumps(DEFINITION).encode())
-    found = import_op([file, made_workload([file], {"n": 3, "by": 0.5})], None, None).op
-    (workload,) = found.workloads
+    op, chosen = with_sizes(DEFINITION, {"n": 3, "by": 0.5})
+    (workload,) = op.workloads
     assert (workload.id, workload.axes, workload.inputs["by"].value) == ("axes", {"n": 3}, 0.5)
+    assert chosen == {}
+    op, chosen = with_sizes(DEFINITION, {})
+    assert (op.workloads[0].axes, op.workloads[0].inputs["by"].value, chosen) == ({"n": 64}, 1.0, {"n": 64, "by": 1.0})
+
+
+PAGED: dict[str, Any] = {
+    "name": "paged",
+    "op_type": "attention",
+    "axes": {
+        "batch_size": {"type": "var"},
+        "num_pages": {"type": "var"},
+        "len_indptr": {"type": "var"},
+        "num_kv_indices": {"type": "var"},
+        "topk": {"type": "const", "value": 100},
+        "head_dim": {"type": "const", "value": 16},
+    },
+    "constraints": ["len_indptr == batch_size + 1", "num_kv_indices == kv_indptr[-1].item()", "topk <= num_pages"],
+    "inputs": {
+        "q": {"shape": ["batch_size", "head_dim"], "dtype": "float32"},
+        "cache": {"shape": ["num_pages", "head_dim"], "dtype": "float32"},
+        "kv_indptr": {"shape": ["len_indptr"], "dtype": "int32"},
+        "kv_indices": {"shape": ["num_kv_indices"], "dtype": "int32"},
+        "sm_scale": {"shape": None, "dtype": "float32"},
+        "expert_offset": {"shape": None, "dtype": "int32"},
+    },
+    "outputs": {"y": {"shape": ["batch_size", "head_dim"], "dtype": "float32"}},
+    "reference": "def run(q, cache, kv_indptr, kv_indices, sm_scale, expert_offset):\n    return q\n",
+}
+
+
+def test_sizes_that_are_not_given_are_those_of_the_constraints_and_indices_stay_within_bounds() -> None:
+    op, chosen = with_sizes(PAGED, {"batch_size": 8})
+    sizes = {"len_indptr": 9, "num_pages": 128, "num_kv_indices": 64}
+    assert chosen == {**sizes, "sm_scale": 0.25, "expert_offset": 0}
+    assert op.workloads[0].axes == {"batch_size": 8, **sizes}
+    dists = {name: item.dist for name, item in op.workloads[0].inputs.items() if item.dist is not None}
+    assert {name: dist.model_dump() for name, dist in dists.items()} == {
+        "kv_indptr": {"kind": "indptr", "total": "num_kv_indices"},
+        "kv_indices": {"kind": "randint", "low": 0, "high": "num_pages"},
+    }
+    assert with_sizes(PAGED, {"len_indptr": 5})[1]["batch_size"] == 4  # solved for the other axis
+
+
+def test_offsets_of_one_batch_are_in_even_steps() -> None:
+    definition = changed(PAGED, "inputs.qo_indptr", {"shape": ["len_indptr"], "dtype": "int32"})
+    definition["axes"]["total_q"] = {"type": "var"}
+    definition["constraints"].append("total_q == qo_indptr[-1].item()")
+    definition["reference"] = definition["reference"].replace("expert_offset)", "expert_offset, qo_indptr)")
+    op, _ = with_sizes(definition, {"batch_size": 4, "total_q": 8})
+    found = {}
+    for name in ("qo_indptr", "kv_indptr"):
+        dist = op.workloads[0].inputs[name].dist
+        assert dist is not None
+        assert dist.kind == "code"
+        space: dict[str, Any] = {}
+        exec(compile(dist.source, "source", "exec"), space)
+        found[name] = space["make"]((5,), torch.int32, torch.Generator()).tolist()
+    assert found == {"qo_indptr": [0, 2, 4, 6, 8], "kv_indptr": [0, 16, 32, 48, 64]}
 
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ({"n": 3}, "nothing for by"),
-        ({"m": 3}, "one of n, by"),
-        ({"n": 0, "by": 1}, "a whole number above 0"),
-        ({"n": 2.5, "by": 1}, "a whole number above 0"),
+        ({"m": 3}, "one of batch_size, num_pages"),
+        ({"batch_size": 0}, "a whole number above 0"),
+        ({"batch_size": 2.5}, "a whole number above 0"),
+        ({"num_pages": 64}, "topk <= num_pages"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, float], said: str) -> None:
     with pytest.raises(SpecErrors, match=said):
-        made_workload([RawFile("d.json", json.dumps(DEFINITION).encode())], sizes)
+        with_sizes(PAGED, sizes)
+
+
+@given(
+    st.sampled_from(["axes", "constraints", "inputs", "inputs.q.shape", "axes.batch_size", "inputs.kv_indptr"]), JSON
+)
+def test_a_workload_for_any_definition_is_made_or_refused(path: str, value: Any) -> None:
+    with contextlib.suppress(SpecErrors):  # anything else is a defect
+        assert with_sizes(changed(PAGED, path, value), {})[0].workloads
+
+
+@pytest.mark.parametrize("write", ["x[0] = x[1] * by", "x[0][1] += by", "x.mul_(by)", "x += by", "by += 1; x *= by"])
+def test_an_input_that_the_reference_writes_to_is_a_copy(write: str) -> None:
+    body = f"def run(x, by):\n    {write}\n    return x + 0\n"
+    space: dict[str, Any] = {}
+    exec(compile(made(changed(DEFINITION, "reference", body), WORKLOAD).op.reference, "reference", "exec"), space)
+    given = torch.ones(4, 8)
+    assert not torch.equal(space["run"](given, 2.0), torch.ones(4, 8))
+    assert torch.equal(given, torch.ones(4, 8))
 
 
 def test_a_size_may_stand_in_a_shape_as_a_number() -> None:
-    definition = changed(changed(DEFINITION, "inputs.x.shape", ["n", "1"]), "outputs.y.shape", ["n", "1"])
+    definition = changed(changed(DEFINITION, "inputs.x.shape", ["n", "1"]), "outputs.y.shape", ["n", 1])
     op = made(definition, WORKLOAD).op
     assert op.inputs[0].shape == ("n", 1)
     assert op.outputs[0].shape == ("n", 1)
+
+
+def test_a_size_may_be_worked_out_from_constant_axes() -> None:
+    op = made(changed(DEFINITION, "inputs.x.shape", ["n", "k / 2"]), WORKLOAD).op
+    assert op.inputs[0].shape == ("n", 4)
+    with pytest.raises(SpecErrors, match="n / 2"):
+        made(changed(DEFINITION, "inputs.x.shape", ["n", "n / 2"]), WORKLOAD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from tests.support.formats_support import answering, errors_of
 from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
 from warpsmith.kernels_db.spec import expr
-from warpsmith.kernels_db.spec.op import SpecErrors, load_op
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
 
 TASK = """files:
   - {"name": "submission.py", "source": "@SUBMISSION@"}
@@ -75,12 +77,17 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def made(answer: dict[str, Any] = ANSWER, task: str = TASK, reference: str = REFERENCE, **others: bytes) -> ImportedOp:
-    """What comes of the task of which the sandbox says this."""
+def files_of_task(task: str = TASK, reference: str = REFERENCE, **others: bytes) -> list[RawFile]:
+    """The files of a task."""
     files = {"a/task.yml": task.encode(), "a/reference.py": reference.encode(), "a/task.py": b"input_t = object\n"}
     files |= {"utils.py": b"def make_match_reference(*a, **k): ...\n"}
     files |= {f"a/{name}.py": data for name, data in others.items()}
-    return import_op([RawFile(path, data) for path, data in files.items()], None, answering(answer))
+    return [RawFile(path, data) for path, data in files.items()]
+
+
+def made(answer: dict[str, Any] = ANSWER, task: str = TASK, reference: str = REFERENCE, **others: bytes) -> ImportedOp:
+    """What comes of the task of which the sandbox says this."""
+    return import_op(files_of_task(task, reference, **others), None, answering(answer))
 
 
 def test_a_task_has_axes_from_its_arguments_and_workloads_from_its_lists() -> None:
@@ -243,12 +250,64 @@ def test_a_bad_reference_is_refused(old: str, new: str, message: str) -> None:
     assert message in "\n".join(errors_of(caught.value))
 
 
-def test_workloads_of_other_ranks_or_dtypes_have_no_axes() -> None:
+def test_workloads_unlike_most_are_left_out_with_a_note() -> None:
     for change in ({"dtype": "float64"}, {"shape": [5, 4, 1], "strides": [4, 1, 1]}):
         answer = copy.deepcopy(ANSWER)
-        answer["workloads"][1]["inputs"][0] |= change
-        with pytest.raises(SpecErrors, match=r"workload 1: .*axes cannot be inferred"):
-            made(answer)
+        answer["workloads"][0]["inputs"][0] |= change
+        found = made(answer)
+        assert [item.id for item in found.op.workloads] == ["benchmark-0", "benchmark-1"]
+        assert any(note.startswith("left out, for they differ") and note.endswith(": test-0") for note in found.notes)
+
+
+def test_workloads_that_take_more_than_the_sandbox_gives_are_left_out_with_a_note() -> None:
+    asked: list[bool] = []
+
+    def analyse(request: dict[str, Any]) -> Analysis:
+        asked.append(request["values"])
+        if request["values"]:
+            raise AnalysisFailed("memory", "uses 4117 MiB")
+        return Analysis({**ANSWER, "workloads": [ANSWER["workloads"][0], None, None]}, "full")
+
+    found = import_op(files_of_task(), None, analyse)
+    assert asked == [True, False]
+    assert [(item.id, item.role) for item in found.op.workloads] == [("test-0", "bench")]
+    assert "left out, for they take more than the sandbox gives: benchmark-0, benchmark-1" in found.notes
+
+    def nothing(request: dict[str, Any]) -> Analysis:
+        if request["values"]:
+            raise AnalysisFailed("timeout", "did not return")
+        return Analysis({**ANSWER, "workloads": [None] * 3}, "full")
+
+    with pytest.raises(SpecErrors, match="did not return"):
+        import_op(files_of_task(), None, nothing)
+
+
+def test_an_input_of_a_dtype_that_no_spec_has_is_one_of_its_bytes() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for item in answer["workloads"]:
+        item["inputs"][1] |= {"dtype": "uint8", "bytes_of": "float8_e4m3fnuz"}
+    op = made(answer).op
+    assert op.inputs[1].dtype == "uint8"
+    assert "'w': rest_w.view(torch.float8_e4m3fnuz)" in op.reference
+    assert op.inputs[1].dist is not None
+    assert op.inputs[1].dist.kind == "code"
+    assert "[1]['w'].view(torch.uint8).contiguous()" in op.inputs[1].dist.source
+
+
+@pytest.mark.parametrize("change", [{"bytes_of": "uint8) or print(1"}, {"bytes_of": "float8_e5m2fnuz"}])
+def test_bytes_of_another_name_or_dtype_are_refused(change: dict[str, Any]) -> None:
+    answer = copy.deepcopy(ANSWER)
+    answer["workloads"][0]["inputs"][1] |= change  # whose dtype is float32
+    with pytest.raises(SpecErrors):
+        made(answer)
+
+
+def test_an_axis_of_one_may_stand_anywhere_in_an_inputs_order() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for rows, item in zip((1, 5, 7), answer["workloads"], strict=True):
+        item["inputs"][0] = tensor(rows, 4) | {"strides": [1, rows]}
+    answer["workloads"][0]["inputs"][0]["strides"] = [1, 1]
+    assert made(answer).op.inputs[0].strides is not None
 
 
 def test_an_outputs_size_that_follows_from_nothing_is_refused() -> None:
@@ -264,8 +323,32 @@ def test_a_task_that_its_tensors_would_repeat_too_often_is_refused_as_the_text_i
     answer["structure"] = {"tuple": [{"leaf": number} for number in range(64)]}
     for item in answer["workloads"]:
         item["inputs"] = [tensor(4) for _ in range(64)]
+    table = random.Random(0).randbytes(10_000).hex()  # which does not pack
     with pytest.raises(SpecErrors, match=r"files: .*its sources repeat them for each tensor"):
-        made(answer, TASK, REFERENCE + "#" * 20_000)
+        made(answer, TASK, REFERENCE.replace("    ...", f"    return '{table}'"))
+
+
+def generator_of(op: Op) -> str:
+    """The source of the op's second input."""
+    dist = op.inputs[1].dist
+    assert dist is not None
+    assert dist.kind == "code"
+    return dist.source
+
+
+def test_generators_carry_what_generate_input_needs_packed_where_there_is_no_room_for_it() -> None:
+    reference = REFERENCE.replace("    ...", "    return helped(m)")
+    reference += "\n\ndef helped(m):\n    return TIMES * m\n\n\nTIMES = 4\nTEXT = '" + "x" * 58_000 + "'\n"
+    plain = generator_of(made(reference=reference).op)
+    assert "TIMES" in plain
+    assert "ref_kernel" not in plain
+    assert "make_match_reference" not in plain
+    packed = generator_of(made(reference=reference.replace("return TIMES", "return len(TEXT) and TIMES")).op)
+    assert "TIMES" not in packed
+    for source in (plain, packed):
+        space: dict[str, Any] = {}
+        exec(compile(source, "source", "exec"), space)
+        assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
 
 
 def test_workloads_that_differ_in_their_seed_alone_share_a_source() -> None:

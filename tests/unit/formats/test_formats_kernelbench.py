@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ def test_what_went_wrong_in_the_sandbox_is_said_with_the_file() -> None:
 def test_a_file_that_its_tensors_would_repeat_too_often_is_refused_as_the_text_is_made() -> None:
     state = [{"attribute": f"s{n}", "shape": [4], "dtype": "float32", "dist": None} for n in range(1024)]
     with pytest.raises(SpecErrors, match=r"files: .*its sources repeat them for each tensor"):
-        made(changed(state=state), PROBLEM + f"KEPT = {'x' * 20_000!r}\n")
+        made(changed(state=state), PROBLEM + f"KEPT = {random.Random(0).randbytes(10_000).hex()!r}\n")
 
 
 def test_a_file_that_is_repeated_goes_without_its_comments_where_there_is_no_room() -> None:
@@ -238,6 +239,19 @@ def test_a_file_that_is_repeated_goes_without_its_comments_where_there_is_no_roo
     sources = [dist.source for dist in dists if isinstance(dist, Code)]
     assert len(sources) == len(dists)
     assert not any("at length" in source or "A product." in source for source in sources)
+    assert op.reference == text
+
+
+def test_a_file_that_has_no_room_without_comments_either_is_repeated_compressed() -> None:
+    state = [{"attribute": f"s{n}", "shape": [4], "dtype": "float32", "dist": None} for n in range(64)]
+    text = PROBLEM + "\n".join(f"KEPT_{n} = {n}" for n in range(400)) + "\n"
+    op = made(changed(state=state), text).op
+    assert op.state[0].dist is not None
+    assert op.state[0].dist.kind == "code"
+    space: dict[str, Any] = {}
+    exec(compile(op.state[0].dist.source, "source", "exec"), space)
+    assert "KEPT_399" not in op.state[0].dist.source
+    assert space["KEPT_399"] == 399
     assert op.reference == text
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="problems are torch's, which is not installed")
 
-from benchmarks.imports import Row, drawn, measure, problems, table
+from benchmarks.imports import Row, _affordable, drawn, measure, problems, table
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile
 
 PROBLEM = """import torch
 
@@ -74,7 +77,7 @@ def test_the_table_counts_by_set_and_says_what_failed() -> None:
         "one 2 2 2 1",
         "two 2 1 0 0",
         "all 4 3 2 1",
-        "runs and admitted: on a CPU; 1 of 4 at smaller sizes than the file's",
+        "runs and admitted: on a CPU; 1 of 4 at smaller sizes than the file's, or at some of its workloads",
         "one/b: not admitted: admission: x not read",
         "two/c: does not run: reference: raises",
         "two/d: not imported: no forward",
@@ -88,6 +91,37 @@ def test_a_file_that_is_no_problem_says_why(tmp_path: Path) -> None:
     row = measure(".", tmp_path / "bad.py", None)
     assert not row.imported
     assert "no class Model" in row.error
+
+
+DEFINITION = {
+    "name": "twice",
+    "op_type": "pointwise",
+    "axes": {"batch_size": {"type": "var"}, "width": {"type": "var"}},
+    "inputs": {"x": {"shape": ["batch_size", "width"], "dtype": "float32"}},
+    "outputs": {"y": {"shape": ["batch_size", "width"], "dtype": "float32"}},
+    "reference": "def run(x):\n    return x * 2\n",
+}
+
+
+def test_a_definition_gets_a_workload_of_the_sizes_that_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "fi" / "definitions" / "twice.json"
+    written(tmp_path, "fi/definitions/twice.json", text=json.dumps(DEFINITION))
+    assert "no Workload" in measure("fi", path, None).error
+    row = measure("fi", path, None, {"batch_size": 8, "heads": 2})
+    assert (row.error, row.imported) == ("", True)
+
+
+def test_the_largest_workloads_of_several_are_not_checked() -> None:
+    lines = [
+        {"uuid": f"{n}", "axes": {"batch_size": n, "width": 1 << 20}, "inputs": {"x": {"type": "random"}}}
+        for n in (1, 64)
+    ]
+    files = [
+        RawFile("d.json", json.dumps(DEFINITION).encode()),
+        RawFile("w.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode()),
+    ]
+    op, said = _affordable(import_op(files, None, None).op)
+    assert ([item.id for item in op.workloads], said) == (["1"], "1 of 2 workloads")
 
 
 @pytest.mark.nightly

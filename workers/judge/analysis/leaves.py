@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from warpsmith.workers.judge.analysis.recording import Recorder
 MOST_LEAVES = 256
 LONGEST_TEXT = 1000
 SEED = 0
+
+BYTE_DTYPES = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2")
+"""Dtypes of torch of one byte that no spec has: a task's input of these is one of bytes."""
 
 
 class NotUnderstoodError(Exception):
@@ -56,8 +60,19 @@ def made_with_values(make: Callable[[], Any]) -> Any:
 def _made(make: Callable[[], Any], device: torch.device) -> tuple[Any, Recorder]:
     torch.manual_seed(SEED)
     recorder = Recorder()
-    with on(device), recorder:
+    with on(device), recorder, _without_checks(device):
         return make(), recorder
+
+
+@contextmanager
+def _without_checks(device: torch.device) -> Iterator[None]:
+    """Keep torch's distributions from looking at the values of their arguments, where there are none."""
+    checked = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(checked and device.type != "meta")
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(checked)
 
 
 def flattened(value: Any, what: str) -> tuple[Any, list[Any]]:
@@ -99,6 +114,13 @@ def described(leaf: Any, recorder: Recorder | None = None) -> dict[str, Any]:
     if recorder is not None:
         found["dist"] = recorder.of(leaf)
     return found
+
+
+def as_bytes(described_leaf: dict[str, Any]) -> dict[str, Any]:
+    """Return a leaf of a dtype of one byte that no spec has as its bytes, of dtype uint8 and unknown distribution."""
+    if described_leaf["dtype"] not in BYTE_DTYPES:
+        return described_leaf
+    return described_leaf | {"dtype": "uint8", "bytes_of": described_leaf["dtype"], "dist": None}
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

@@ -150,6 +150,7 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
         right = _called(wide, _copied(given))
     except Exception:  # noqa: BLE001 - no float64 for it: nothing is known
         return []
+    apart = _apart(wide, given)
     found, end = [], time.monotonic() + UNREAD_S
     for position, name in enumerate(request["state"], len(values) - len(request["state"])):
         if time.monotonic() > end:
@@ -159,10 +160,32 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
         changed = _copied(given)
         changed[position] = torch.randn_like(changed[position]) + changed[position].abs()
         if _is_same(wide, changed, right):
-            if sum(size > 1 for size in values[position].shape) > 1 and not request.get("gradients"):
+            matrix = sum(size > 1 for size in values[position].shape) > 1
+            if matrix and not request.get("gradients") and position not in apart:
                 return []
             found.append(name)
     return found
+
+
+def _apart(run: Callable[..., Any], values: Sequence[Any]) -> set[int]:
+    """Return the positions of floating values from which nothing leads to the results, as autograd sees it.
+
+    That holds at any size. Empty where autograd cannot say: a result that leads back to nothing, an error.
+    """
+    given = [value.detach().clone().requires_grad_() if _is_floating(value) else value for value in values]
+    positions = [position for position, value in enumerate(given) if _is_floating(value)]
+    try:
+        torch.manual_seed(SEED)
+        with torch.enable_grad():
+            found = run(*(value.clone() if isinstance(value, torch.Tensor) else value for value in given))
+            results = list(found) if isinstance(found, tuple | list) else [found]
+            if not all(_is_floating(result) and result.requires_grad for result in results):
+                return set()
+            total = sum((result.sum() for result in results), torch.zeros((), dtype=torch.float64))
+            gradients = torch.autograd.grad(total, [given[position] for position in positions], allow_unused=True)
+    except Exception:  # noqa: BLE001 - a module that autograd cannot follow: nothing is known
+        return set()
+    return {position for position, gradient in zip(positions, gradients, strict=True) if gradient is None}
 
 
 def _is_same(run: Callable[..., Any], values: list[Any], right: Sequence[torch.Tensor]) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from warpsmith.workers.judge.analysis import shapes_of_ops
 from warpsmith.workers.judge.analysis.leaves import (
     NotUnderstoodError,
+    as_bytes,
     computed,
     described,
     flattened,
@@ -25,31 +27,44 @@ from warpsmith.workers.judge.analysis.leaves import (
 def analyse(request: dict[str, Any]) -> dict[str, Any]:
     """Find what the module `reference` of `text` computes on, for each of `workloads`.
 
-    `text` embeds the task's files; a workload holds the keyword arguments of `generate_input`.
+    `text` embeds the task's files; a workload holds the keyword arguments of `generate_input`. `values`: whether a
+    workload that needs values gets them; where not, it is None in the answer.
 
     structure: of the data, the same for all. workloads: for each its leaves, the structure and leaves of the result,
     `written` (leaves that a call changes) and `aliases` (for each output the leaf that it is, or None).
     """
+    shapes_of_ops.register()
     reference = load("task_files", request["text"])._embedded(request["reference"])
     found: dict[str, Any] = {"structure": None, "result": None, "workloads": []}
     for number, arguments in enumerate(request["workloads"]):
-        workload = _analysed(reference, arguments, found, f"workload {number}")
+        try:
+            workload = _analysed(reference, arguments, found, f"workload {number}", values=request["values"])
+        except NotUnderstoodError:
+            raise
+        except Exception:  # whatever it needs values for
+            if request["values"]:
+                raise
+            workload = None
         found["workloads"].append(workload)
     return found
 
 
-def _analysed(reference: Any, arguments: dict[str, Any], found: dict[str, Any], where: str) -> dict[str, Any]:
-    data, recorder = made(lambda: reference.generate_input(**arguments))
+def _analysed(
+    reference: Any, arguments: dict[str, Any], found: dict[str, Any], where: str, *, values: bool
+) -> dict[str, Any]:
+    data, recorder = made(lambda: reference.generate_input(**arguments), values=values)
     structure, leaves = flattened(data, "generate_input()")
     _same(found, "structure", structure, f"{where}: generate_input()")
-    inputs = [described(leaf, recorder) for leaf in leaves]
+    inputs = [as_bytes(described(leaf, recorder)) for leaf in leaves]
     once_each(leaves, inputs)
 
     def with_values() -> list[Any]:
         data = made_with_values(lambda: reference.generate_input(**arguments))
         return flattened(data, "generate_input()")[1]
 
-    result, given = computed(lambda *values: reference.ref_kernel(rebuilt(structure, values)), leaves, with_values)
+    result, given = computed(
+        lambda *given: reference.ref_kernel(rebuilt(structure, given)), leaves, with_values, values=values
+    )
     shape_of_result, outputs = flattened(result, "ref_kernel()")
     _same(found, "result", shape_of_result, f"{where}: ref_kernel()")
     if not all(isinstance(output, torch.Tensor) for output in outputs):
