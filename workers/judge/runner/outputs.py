@@ -32,7 +32,7 @@ def bound(arena: Any, item: dict[str, Any]) -> Any:
     if item["elements"] == 0:
         return torch.empty(item["shape"], dtype=dtype, device=arena.device)
     # A storage of its own: AOTAutograd compiles no writes to an input that shares one with an input of another dtype.
-    part = torch.from_dlpack(arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize])
+    part = torch.utils.dlpack.from_dlpack(arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize])
     tensor = torch.empty(0, dtype=dtype, device=arena.device)
     return tensor.set_(part.untyped_storage(), 0, item["shape"], item["strides"])
 
