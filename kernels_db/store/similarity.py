@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.schema import Op
 
@@ -19,15 +20,6 @@ LEAST, MOST = 0.6, 0.99
 LEAST: the share of the operations of either reference that both must have. MOST: the highest similarity of an
 op that is not the same.
 """
-
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.MatMult: "matmul",
-    ast.Pow: "pow",
-}
 
 
 def similarity(op: Op, other: Op) -> float:
@@ -40,26 +32,6 @@ def similarity(op: Op, other: Op) -> float:
     if op.family is not None and op.family == other.family:
         return min(max(found, LEAST), MOST)
     return min(found, MOST) if found >= LEAST else 0.0
-
-
-def operations(reference: str) -> frozenset[str]:
-    """Return the names of a reference's calls and operators.
-
-    {"add", "relu"} of `torch.relu(x + y)`. A method in place counts as the one that is not.
-    """
-    try:
-        tree = ast.parse(reference)
-    except (SyntaxError, ValueError):
-        return frozenset()
-    found = set()
-    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            found.add(name.rstrip("_"))
-        elif isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _OPERATORS:
-            found.add(_OPERATORS[type(node.op)])
-    return frozenset(found - own - {""})
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:

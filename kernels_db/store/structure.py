@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.schema import Op
-from warpsmith.kernels_db.store.similarity import operations
 
 _NAMES = """
 product: matmul mm bmm addmm baddbmm linear einsum dot mv outer tensordot

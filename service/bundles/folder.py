@@ -13,6 +13,7 @@ from warpsmith.service.documents.bundles import BundleDocument
 README = "README.txt"
 JUDGE = "judge"
 JUDGE_BESIDE = "cd DIR && PYTHONPATH=judge python -m warpsmith.workers.judge ."
+JUDGE_ABOVE = "cd DIR/.. && PYTHONPATH=judge python -m warpsmith.workers.judge sr_*"
 JUDGE_INSTALLED = "python -m warpsmith.workers.judge DIR      (with Warpsmith installed there)"
 CHUNK_BYTES = 1 << 20
 CHUNK_LINES = 500
@@ -54,8 +55,11 @@ def check_free(directory: Path) -> None:
         raise BadFolder(f"--output: found {directory}, which is not empty, expected a new directory")
 
 
-def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -> None:
-    """Write the bundle's files; bundle.json comes last and marks a finished directory."""
+def write_bundle(directory: Path, bundle: BundleDocument, *, judged_by: str) -> None:
+    """Write the bundle's files; bundle.json comes last and marks a finished directory.
+
+    judged_by: the command that README.txt gives to judge it, one of JUDGE_BESIDE, JUDGE_ABOVE, JUDGE_INSTALLED.
+    """
     header: BundleHeader = {
         "format": bundle.format,
         "version": bundle.version,
@@ -67,12 +71,21 @@ def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -
         "count": bundle.count,
     }
     directory.mkdir(parents=True, exist_ok=True)
-    judge = JUDGE_BESIDE if with_judge else JUDGE_INSTALLED
     (directory / JOBS).write_text("".join(f"{line}\n" for line in bundle.jobs), encoding="utf-8")
-    (directory / README).write_text(_README.format(**header, judge=judge), encoding="utf-8")
+    (directory / README).write_text(_README.format(**header, judge=judged_by), encoding="utf-8")
     draft = directory / f".{HEADER}"
     draft.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
     os.replace(draft, directory / HEADER)
+
+
+def find_bundle_directories(path: Path) -> list[Path]:
+    """Find the bundles in `path`: itself, or those directly below it, as `warpsmith bundle --all` wrote them."""
+    below = (
+        []
+        if not path.is_dir() or (path / HEADER).exists()
+        else sorted(each.parent for each in path.glob(f"*/{HEADER}"))
+    )
+    return below or [path]
 
 
 def find_returned_files(path: Path) -> list[Path]:

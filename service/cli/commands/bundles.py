@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from warpsmith.kernels_db.job.bundle import HEADER
 from warpsmith.service.bundles.folder import (
     JUDGE,
+    JUDGE_ABOVE,
+    JUDGE_BESIDE,
+    JUDGE_INSTALLED,
     BadFolder,
     check_free,
+    find_bundle_directories,
     find_returned_files,
     read_lines,
     split_lines,
@@ -22,15 +26,22 @@ from warpsmith.service.bundles.judge_copy import copy_judge
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
-from warpsmith.service.client.errors import FAILED, CommandError, misuse
+from warpsmith.service.client.errors import FAILED, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.bundles import DroppedBundle, MergedLine, MergeReport, UnjudgedJob
+from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
 MOST_SHOWN = 20
+CONFLICT = 409
 
 
 def bundle(
     search_id: Annotated[str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait.")] = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Instead of SEARCH: every search whose jobs no live worker takes, a directory each."
+        ),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="New directory for the bundle.")
     ] = None,
@@ -58,15 +69,17 @@ def bundle(
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
         (option, bundle_id), *others = given
-        if others or search_id is not None or output is not None or with_judge:
+        if others or search_id is not None or every or output is not None or with_judge:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
             misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
         with connected(url, key) as client:
             _handle_bundle(client, option, bundle_id, as_json=as_json)
         return
-    if search_id is None:
-        misuse("SEARCH", None, "the id of a search whose jobs wait for a judge")
+    if search_id is None and not every:
+        misuse("SEARCH", None, "the id of a search whose jobs wait for a judge, or --all")
+    if search_id is not None and every:
+        misuse("--all", search_id, "no SEARCH beside it: it takes every search that waits")
     if output is None:
         misuse("--output", None, "a new directory for the bundle")
     try:
@@ -74,27 +87,78 @@ def bundle(
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
-        found = client.create_bundle(search_id, idempotency_key=uuid.uuid4().hex)
-        try:
-            if with_judge:
-                copy_judge(output / JUDGE)
-            write_bundle(output, found, with_judge=with_judge)
-        except BaseException:
-            client.drop_bundle(found.id)  # it was not written: its steps must not wait for it
-            raise
+        if search_id is None:
+            _bundle_all(client, output, with_judge=with_judge, as_json=as_json)
+            return
+        if with_judge:
+            found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE)
+        else:
+            found = _write_one(client, search_id, output, JUDGE_INSTALLED)
     if as_json:
-        print_json(found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(output)})
+        print_json(_describe(found, output))
         return
-    tell(f"{found.id}: {_format_jobs(found.count)} for {found.op} on {found.target} in {output}")
+    _print_bundle(found, output)
+    say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
+
+
+def _bundle_all(client: Client, output: Path, *, with_judge: bool, as_json: bool) -> None:
+    """Bundle every search whose steps no live worker takes, each in a directory of its own in `output`."""
+    command = JUDGE_ABOVE if with_judge else JUDGE_INSTALLED
+    written: list[tuple[BundleDocument, Path]] = []
+    for search in client.searches(state=["queued", "running"]):
+        if not any(item.what == "worker" for item in client.search(search.id).waiting_for):
+            continue
+        try:
+            found = _write_one(client, search.id, output / search.id, command)
+        except ProblemError as error:
+            if error.status != CONFLICT:  # what waits there is no job of a judge, or a worker came meanwhile
+                raise
+            continue
+        written.append((found, output / search.id))
+        if not as_json:
+            _print_bundle(*written[-1])
+    if written and with_judge:
+        copy_judge(output / JUDGE)
+    if as_json:
+        print_json({"bundles": [_describe(*each) for each in written]})
+    elif written:
+        there = f"cd {output} && " + ("PYTHONPATH=judge " if with_judge else "")
+        say(f"to judge them: {there}python -m warpsmith.workers.judge sr_*; then: warpsmith merge {output}")
+    else:
+        tell("no search has jobs that wait for a judge")
+
+
+def _write_one(
+    client: Client, search_id: str, directory: Path, judged_by: str, judge: Path | None = None
+) -> BundleDocument:
+    """Bundle one search into `directory`, the judge into `judge` where one is named; what fails is given back."""
+    found = client.create_bundle(search_id, idempotency_key=uuid.uuid4().hex)
+    try:
+        if judge is not None:
+            copy_judge(judge)
+        write_bundle(directory, found, judged_by=judged_by)
+    except BaseException:
+        client.drop_bundle(found.id)  # it was not written: its steps must not wait for it
+        raise
+    return found
+
+
+def _describe(found: BundleDocument, directory: Path) -> dict[str, Any]:
+    return found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(directory)}
+
+
+def _print_bundle(found: BundleDocument, directory: Path) -> None:
+    tell(f"{found.id}: {_format_jobs(found.count)} for {found.op} on {found.target} in {directory}")
     if found.left:
         say(f"{_format_jobs(found.left)} more wait for another bundle")
-    say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
 
 
 def merge(
     directories: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="Bundles' directories that came back, or their verdicts.jsonl."),
+        typer.Argument(
+            metavar="DIR...", help="Bundles' directories that came back, one that holds some, or their verdicts.jsonl."
+        ),
     ],
     url: Url = None,
     key: Key = None,
@@ -107,6 +171,7 @@ def merge(
     for directory in directories:
         if not directory.exists():
             misuse("DIR", str(directory), "a bundle's directory")
+    directories = [found for each in directories for found in find_bundle_directories(each)]
     try:
         files = [(file, *read_lines(file)) for each in directories for file in find_returned_files(each)]
     except BadFolder as error:

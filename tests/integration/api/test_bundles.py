@@ -25,7 +25,7 @@ from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, VerdictRow
-from warpsmith.service.bundles.folder import write_bundle
+from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
 from warpsmith.service.bundles.judge_copy import copy_judge
 from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers import steps
@@ -570,7 +570,7 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     search_id = created(db, small_op(examples))
 
     first = tmp_path / "first"
-    write_bundle(first, bundled(client, search_id), with_judge=False)
+    write_bundle(first, bundled(client, search_id), judged_by=JUDGE_INSTALLED)
     status, said = host.run(first)
     assert status == 0, said
     report = merged(client, *(line.decode() for line in lines_in(first / "verdicts.jsonl")))
@@ -581,7 +581,7 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     second = tmp_path / "second"
     bundle = bundled(client, search_id)
     assert bundle.count == 2
-    write_bundle(second, bundle, with_judge=False)
+    write_bundle(second, bundle, judged_by=JUDGE_INSTALLED)
     file = second / "verdicts.jsonl"
     process = host.start(second)
     wait_until(lambda: len(lines_in(file)) == 1 or process.poll() is not None, 200.0)
@@ -609,7 +609,7 @@ def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_p
     host = Elsewhere(tmp_path)
     directories = [tmp_path / "one", tmp_path / "other"]
     for directory in directories:
-        write_bundle(directory, bundled(client, created(db, small_op(examples))), with_judge=False)
+        write_bundle(directory, bundled(client, created(db, small_op(examples))), judged_by=JUDGE_INSTALLED)
     status, said = host.run(directories[0], tmp_path / "one" / ".." / "one")
     assert (status, "twice" in said) == (2, True), said
     status, said = host.run(*directories, "--job-timeout", "0.01")
@@ -624,7 +624,7 @@ def test_a_judge_that_has_no_verdict_says_why(client: TestClient, db: Database, 
     search_id = created(db, small_op(examples))
     bundle = bundled(client, search_id)
     directory = tmp_path / "bundle"
-    write_bundle(directory, bundle, with_judge=False)
+    write_bundle(directory, bundle, judged_by=JUDGE_INSTALLED)
     file = directory / "unjudged.jsonl"
 
     status, said = host.run(directory, "--job-timeout", "0.01")

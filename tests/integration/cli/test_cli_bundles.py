@@ -142,6 +142,23 @@ def test_several_directories_are_merged_at_once(said: Any, tmp_path: Path) -> No
     assert (code, "expected a bundle's directory" in err) == (2, True)
 
 
+def test_all_searches_that_wait_go_into_one_directory_and_come_back_from_it(said: Any, tmp_path: Path) -> None:
+    ids = {created(said.db), created(said.db)}
+    out_there = tmp_path / "out"
+    code, out, err = said("bundle", "--all", "-o", str(out_there), "--with-judge")
+    assert (code, len(out.splitlines())) == (0, 2), err
+    assert "PYTHONPATH=judge python -m warpsmith.workers.judge sr_*" in err
+    assert {each.name for each in out_there.iterdir()} == {*ids, "judge"}
+    assert (out_there / "judge" / "warpsmith" / "workers" / "judge" / "__main__.py").is_file()
+    code, out, _ = said("bundle", "--all", "-o", str(tmp_path / "again"))
+    assert (code, out) == (0, "no search has jobs that wait for a judge\n")
+    for search_id in ids:
+        line = json.dumps(verdict_line(bundle_in(out_there / search_id)))
+        (out_there / search_id / "verdicts.jsonl").write_text(line + "\n")
+    code, out, err = said("merge", str(out_there))
+    assert (code, out) == (0, "2 verdicts merged\n"), err
+
+
 def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:
     search_id = created(said.db)
     assert said("bundle", search_id, "-o", str(tmp_path / "b"))[0] == 0
@@ -175,6 +192,7 @@ def test_what_cannot_be_written_takes_no_jobs(said: Any, tmp_path: Path) -> None
     [
         (["bundle"], 2, "SEARCH: found None"),
         (["bundle", "sr_x"], 2, "--output: found None"),
+        (["bundle", "sr_x", "--all"], 2, "--all: found 'sr_x', expected no SEARCH beside it"),
         (["bundle", "sr_x", "--drop", "bn_x"], 2, "--drop: found 'bn_x', expected nothing beside it"),
         (["bundle", "--show", "bn_x", "--give-up", "bn_y"], 2, "--show: found 'bn_x', expected nothing beside it"),
         (["bundle", "--give-up", "bn_x"], 1, "expected the id of a bundle that is out"),

@@ -14,7 +14,7 @@ from benchmarks.jobs import output, scalar, tensor, workload
 from tests.support.in_process import InProcess, call_arguments, no_code
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.workers.judge.attack.measure import HIGHEST, Rule, Special, backward_step
+from warpsmith.workers.judge.attack.measure import HIGHEST, Rule, Special, backward_step, is_ordered
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle
 from warpsmith.workers.judge.attack.recipe import describe
 from warpsmith.workers.judge.attack.search import search
@@ -419,3 +419,62 @@ def test_an_overflow_within_a_float64_sum_is_infinite_or_nan(
     worst = rule.worst(torch.full((3,), found, dtype=dtype), truth.to(dtype), truth, None, special)
     assert worst is not None
     assert worst.ratio == (0.0 if passes else HIGHEST)
+
+
+LOGSUMEXP = "import torch\n\ndef run(x):\n    return torch.logsumexp(x, dim=-1, keepdim=True)\n"
+
+
+def shifted_logsumexp(x: Tensor) -> Tensor:
+    """The logarithm of a sum of exponentials about the row's maximum: NaN where that is infinite."""
+    most = x.amax(-1, keepdim=True)
+    return most + torch.log(torch.exp(x - most).sum(-1, keepdim=True))
+
+
+def guarded_logsumexp(x: Tensor) -> Tensor:
+    most = x.amax(-1, keepdim=True)
+    most = torch.where(most.isinf(), 0.0, most)
+    return most + torch.log(torch.exp(x - most).sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize(("candidate", "wrong"), [(shifted_logsumexp, True), (guarded_logsumexp, False)])
+def test_a_row_that_is_masked_whole_is_minus_infinity_where_no_sum_is_split(candidate: Candidate, wrong: bool) -> None:
+    where = workload("rows", "test", [tensor("x", (6, 40))], [output("y", (6, 1))])
+    oracle = oracle_of(LOGSUMEXP, where, candidate)
+    masked = {"input": "x", "move": "plant", "value": "-inf", "where": "slice", "axis": 0, "draw": 1}
+    assert oracle.ask({"workload": "rows", "seed": 5, "changes": [masked]}).failed is wrong
+
+
+@pytest.mark.parametrize(
+    ("reference", "ordered"),
+    [
+        (LOGSUMEXP, True),
+        ("def run(x):\n    return x.amax(-1)\n", True),
+        (TOTAL, False),
+        (PRODUCT, False),
+        (SOFTMAX, False),
+        ("import torch\n\ndef run(x, w):\n    return torch.relu(torch.nn.functional.linear(x, w))\n", False),
+        ("import torch\n\ndef run(x):\n    return torch.log(torch.exp(x - x.amax()).sum())\n", False),
+    ],
+)
+def test_ops_that_only_compare_have_no_terms_to_split(reference: str, ordered: bool) -> None:
+    assert is_ordered(reference) is ordered
+
+
+SORT_BY_BITS = """import torch
+
+def run(x):
+    bits = x.view(torch.int64 if x.dtype == torch.float64 else torch.int32)
+    keys = torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
+    return x.gather(-1, keys.argsort(-1))
+"""
+"""As PyTorch sorts on a GPU: a NaN with its sign set comes before all numbers."""
+
+
+@pytest.mark.parametrize(("value", "fair"), [("nan", True), ("-nan", False)])
+def test_which_nan_it_is_is_no_question_where_the_reference_tells_them_apart(value: str, fair: bool) -> None:
+    where = rows(6, 40)
+    oracle = oracle_of(SORT_BY_BITS, where, lambda x: x.sort(-1).values)
+    some = {"input": "x", "move": "plant", "value": value, "where": "some", "axis": 0, "draw": 1}
+    answer = oracle.ask({"workload": "rows", "seed": 5, "changes": [some]})
+    assert (answer.worst is not None) is fair
+    assert not answer.failed

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.op import Op, parse_op
-from warpsmith.kernels_db.store.similarity import LEAST, MOST, fits, jaccard, operations, similarity
+from warpsmith.kernels_db.store.similarity import LEAST, MOST, fits, jaccard, similarity
 
 SPEC: dict[str, Any] = {
     "schema_version": 1,

@@ -67,6 +67,7 @@ import numpy as np
 import torch
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.workers.judge.values.compare import ulp, unit_roundoff
 from warpsmith.workers.judge.values.steps import Ties
 
@@ -218,13 +219,17 @@ class Special(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """How one result is held: its dtype's own limits, and the op's."""
+    """How one result is held: its dtype's own limits, and the op's.
+
+    ordered: the op has no terms that a kernel may split, so what is infinite stays infinite (`is_ordered`).
+    """
 
     name: str
     own: tuple[float, float] | None
     accuracy: Accuracy
     step: float
     fan_in: int
+    ordered: bool = False
 
     def worst(
         self,
@@ -238,9 +243,9 @@ class Rule:
         """Return the worst element that counts; None where none does.
 
         Without a `spread` the ratio is a bound from above: S is taken for zero. Where an input holds infinities a split
-        makes NaN of an infinite term, so a sum that is infinite may be NaN. Where all inputs are finite, terms of a
-        float64 sum overflowed, and whether that ends as infinity or NaN is up to its order and to products that are
-        added unrounded. `ties`: where an index that selects an equal entry is right.
+        makes NaN of an infinite term, so a sum that is infinite may be NaN, but not in an op that is `ordered`. Where
+        all inputs are finite, terms of a float64 sum overflowed, and whether that ends as infinity or NaN is up to its
+        order and to products that are added unrounded. `ties`: where an index that selects an equal entry is right.
         """
         if not wide.is_floating_point():
             ratio, limit = self._exact(found, eager, wide, spread, ties)
@@ -310,7 +315,7 @@ class Rule:
         ratio = torch.where(both, error / limit.clamp_min(torch.finfo(torch.float64).tiny), HIGHEST)
         ratio = torch.where(both & (error == 0), 0.0, ratio)
         agrees = _same_class(value, rounded) & ~finite
-        if special.infinities and self.fan_in > 1:
+        if special.infinities and self.fan_in > 1 and not self.ordered:
             agrees |= rounded.isinf() & value.isnan()
         if special == Special() and self.fan_in > 1 and dtype == torch.float64:
             agrees |= ~finite & ~torch.isfinite(value)
@@ -349,6 +354,26 @@ class Rule:
             return allowed
         vanishes = (wide == 0) & (spread.largest == 0)
         return torch.where(vanishes, allowed + spread.lost, allowed)  # of two numbers `where` would make float32
+
+
+_ORDERED = frozenset(
+    {"max", "amax", "min", "amin", "maximum", "minimum", "aminmax", "cummax", "cummin", "sort", "topk", "kthvalue"}
+    | {"median", "clamp", "relu", "max_pool1d", "max_pool2d", "max_pool3d", "logsumexp", "logaddexp", "logcumsumexp"}
+)
+_BESIDE = _ORDERED | frozenset(
+    {"add", "sub", "mul", "div", "neg", "abs", "where", "masked_fill", "to", "float", "half", "bfloat16", "view"}
+    | {"reshape", "flatten", "permute", "transpose", "contiguous", "squeeze", "unsqueeze", "expand", "chunk", "split"}
+)
+
+
+def is_ordered(reference: str) -> bool:
+    """Return whether an op compares its terms, or sums exponentials of them, and does little beside.
+
+    There an infinite result is no accident of a sum: a row that is masked whole has its maximum and the logarithm of
+    its sum of exponentials at minus infinity, and who gives NaN for it did not think of it.
+    """
+    names = operations(reference)
+    return bool(names & _ORDERED) and names <= _BESIDE
 
 
 def _same_class(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,7 @@ from warpsmith.workers.judge.attack.measure import (
     Spread,
     Worst,
     backward_step,
+    is_ordered,
     is_rounded_once,
 )
 from warpsmith.workers.judge.attack.nearby import jittered, lost_in_float64, moved, neighbours, replaced, scaled
@@ -107,8 +108,9 @@ class Oracle:
         outputs = [getattr(torch, item["dtype"]) for item in self.workload["outputs"]]
         floating = [one for one in dtypes if one.is_floating_point] or [one for one in outputs if one.is_floating_point]
         step = backward_step(floating, fan_in, self.math, once=bool(facts.rounds_once))
+        ordered = is_ordered(self.runners.reference)
         self.rules = [
-            Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in)
+            Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in, ordered)
             for name, _ in result_positions(self.workload)
         ]
 
@@ -140,7 +142,7 @@ class Oracle:
 
     def _worst(self, workload: ResolvedWorkload, values: Values) -> Worst | None:
         eager, wide = self._reference("eager", workload, values), self._reference("float64", workload, values)
-        if eager is None or wide is None:
+        if eager is None or wide is None or not self._means_nan(workload, values, eager):
             return None
         found = [tensor.clone() for tensor in self.call(workload, values)]
         special = Special.of(values)
@@ -163,6 +165,18 @@ class Oracle:
             if worst is None or worst.ratio <= enough or settled:
                 break
         return worst
+
+    def _means_nan(self, workload: ResolvedWorkload, values: Values, eager: Sequence[torch.Tensor]) -> bool:
+        """Return whether the reference tells no NaN from another.
+
+        PyTorch's sort on a GPU goes by the bits, so that a NaN with its sign set comes first: which NaN it is is
+        nothing that a kernel is to answer for.
+        """
+        plain = [_with_one_nan(value) for value in values]
+        if all(one is value for one, value in zip(plain, values, strict=True)):
+            return True
+        again = self._reference("eager", workload, plain)
+        return again is not None and all(map(_alike, again, eager))
 
     def _look_around(
         self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
@@ -285,6 +299,21 @@ class Oracle:
                         count = int(((one_result != other) & ~(one_result.isnan() & other.isnan())).sum())
                         most = max(most, count * value.numel() / one_result.numel())
         return max(1, round(most)), whole
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Check that two results are equal, any NaN to any other."""
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    return torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+def _with_one_nan(value: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a tensor with PyTorch's own NaN for those with the sign set; itself where there are none."""
+    if value is None or not value.is_floating_point():
+        return value
+    negative = value.to(torch.float64).isnan() & value.to(torch.float64).signbit()
+    return torch.where(negative, torch.nan, value).to(value.dtype) if bool(negative.any()) else value
 
 
 def _is_special(value: torch.Tensor | None) -> bool:
