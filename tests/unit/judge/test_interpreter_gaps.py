@@ -17,15 +17,25 @@ from triton.language.extra.cuda import libdevice as cuda
 """
 
 
-@pytest.mark.parametrize("call", ["libdevice.rint(1.0)", "cuda.rint(1.0)", "torch.cuda.get_device_properties(0)"])
+@pytest.mark.parametrize("call", ["libdevice.rint(1.0)", "cuda.rint(1.0)"])
 def test_what_is_missing_is_named(call: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(call)],
+    ended = run_interpreted(call)
+    name = call.partition("(")[0].replace("cuda.rint", "libdevice.rint")
+    assert ended.stderr.rstrip().endswith(f"NotImplementedError: {name} not supported in interpreter mode")
+
+
+def test_a_grid_may_have_the_size_of_the_missing_device() -> None:
+    """Prompts allow candidates to ask for the number of multiprocessors."""
+    ended = run_interpreted("print(torch.cuda.get_device_properties(torch.device('cpu')).multi_processor_count)")
+    assert (ended.returncode, ended.stdout) == (0, "4\n"), ended.stderr
+
+
+def run_interpreted(statement: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(statement)],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
         env={"TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
     )
-    name = call.partition("(")[0].replace("cuda.rint", "libdevice.rint")
-    assert ended.stderr.rstrip().endswith(f"NotImplementedError: {name} not supported in interpreter mode")

@@ -1,14 +1,15 @@
 """Have what Triton's interpreter and a missing device cannot do say so, in the process that runs the candidate.
 
 Interpreted, a function of libdevice is an empty stub that gives None, and what is done with None fails in words that
-blame the kernel. Device properties fail as torch does without CUDA. Neither is the candidate's fault, so both raise
-what the interpreter raises for the things it names itself, such as inline assembly.
+blame the kernel. That is not the candidate's fault, so they raise what the interpreter raises for the things it names
+itself, such as inline assembly. Of a device's properties candidates may read its number of multiprocessors, and grids
+of that size are common: they get a small one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -17,6 +18,8 @@ from triton.language.extra.cuda import libdevice as cuda_libdevice
 
 NOT_SUPPORTED = "not supported in interpreter mode"
 """Words of Triton's interpreter."""
+MULTIPROCESSORS = 4
+"""Of the device that is missing: so few that loops over what the grid leaves run more than once on small workloads."""
 
 
 def name_gaps() -> None:
@@ -24,7 +27,11 @@ def name_gaps() -> None:
     for module in (libdevice, cuda_libdevice):
         for name in _functions(module):
             setattr(module, name, _missing(f"libdevice.{name}"))
-    setattr(torch.cuda, "get_device_properties", _missing("torch.cuda.get_device_properties"))  # noqa: B010 - on purpose
+    setattr(torch.cuda, "get_device_properties", _small_device)  # noqa: B010 - on purpose
+
+
+def _small_device(*_: Any, **__: Any) -> SimpleNamespace:
+    return SimpleNamespace(multi_processor_count=MULTIPROCESSORS)
 
 
 def _functions(module: ModuleType) -> list[str]:

@@ -13,6 +13,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 
 from warpsmith.workers.judge.runner.interpreter.bfloat16_products import bfloat16_products
+from warpsmith.workers.judge.runner.interpreter.bfloat16_rounding import bfloat16_rounding
 
 
 class Launch(TypedDict):
@@ -29,12 +30,13 @@ class Launch(TypedDict):
 
 
 def run_like_a_device(until: ExitStack) -> None:
-    """Take an autotuned kernel's first configuration and multiply bfloat16, till the stack closes.
+    """Take an autotuned kernel's first configuration, multiply bfloat16 and round to it, till the stack closes.
 
     Without a GPU there is nothing on which to compare configurations.
     """
     until.enter_context(interpreted_launches(limit=0))
     until.enter_context(bfloat16_products())
+    until.enter_context(bfloat16_rounding())
 
 
 @contextmanager
