@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.jobs import output, tensor, workload
+from tests.support.in_process import InProcess
+from warpsmith.workers.judge.reference import near_results
 from warpsmith.workers.judge.values.steps import HOPELESS_AFTER, Steps, alike, compare_steps, wrong_elements
 
 
@@ -84,3 +89,29 @@ def test_nan_is_like_nan(dtype: torch.dtype) -> None:
     values, others = torch.tensor([[1.0, float("nan"), 2.0], [2.0, float("nan"), float("nan")]]).to(dtype)
     assert alike(values, values).all()
     assert alike(values, others).tolist() == [False, True, False]
+
+
+QUANTIZED = """import torch
+
+def run(x):
+    scale = x.abs().amax(-1, keepdim=True) / 448.0
+    return (x / scale).to(torch.float8_e4m3fn)
+"""
+
+
+def test_what_lies_at_a_boundary_is_right_however_few_results_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row's other elements are multiples of its largest by small fractions, so thousands of quotients are ties."""
+    monkeypatch.setattr(near_results, "MOST_BYTES", 1)
+    shape = (256, 1024)
+    where = workload("rows", "test", [tensor("x", shape)], [output("y", shape, dtype="float8_e4m3fn")])
+    x = torch.randint(-512, 513, shape, generator=torch.Generator().manual_seed(1)).to(torch.float32)
+    x[:, 0] = 512.0 * 1.75
+    runners = InProcess(QUANTIZED)
+    limit = Steps(partial(near_results.NearResults(runners, where, [x], [0]).of, 0))
+    [expected] = runners.run("float64", where, [x])
+    scale = torch.nextafter(x.abs().amax(-1, keepdim=True) / 448.0, torch.tensor(torch.inf))
+    found = (x / scale).to(torch.float8_e4m3fn)
+    assert int((found.float() != expected.to(found.dtype).float()).sum()) > 1000
+    assert compare_steps(found, expected, limit).passed
+    found.view(torch.uint8)[7, 9] ^= 2  # two steps
+    assert compare_steps(found, expected, limit).wrong_elements == 1

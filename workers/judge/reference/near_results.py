@@ -38,7 +38,7 @@ NARROW_STEPS = 2
 """Units of roundoff of a 16-bit dtype by which inputs move where eager computes in it."""
 
 MOST_BYTES = 1 << 30
-"""Of the results that are kept for one question; at least `FEWEST` of each are."""
+"""Of the results that are kept for one question; at least `FEWEST` of each are. Others are made when asked for."""
 FEWEST = 6
 
 
@@ -52,6 +52,8 @@ class NearResults:
         self._values = values
         self._kept = kept
         self._results: list[dict[int, torch.Tensor]] = []
+        self._step = step_of(values, runners.math)
+        self._failed = False
         self._more = self._make()
 
     def of(self, position: int) -> Iterator[torch.Tensor]:
@@ -60,6 +62,11 @@ class NearResults:
         while number < len(self._results) or self._advance():
             yield self._results[number][position]
             number += 1
+        for number in range(len(self._results) - 2, MOVES if self._moves else 0):
+            again = self._moved(number)
+            if again is None:
+                return
+            yield again[position]
 
     def is_open(self) -> bool:
         """Check whether eager's own choices are not those of any inputs that cannot be told from the given ones.
@@ -79,22 +86,31 @@ class NearResults:
 
     def _make(self) -> Iterator[dict[int, torch.Tensor]]:
         yield self._run("float64", self._values)
-        eager = self._run("eager", self._values)
-        yield eager
-        if not any(value is not None and value.is_floating_point() for value in self._values):
-            return
-        rng = random.Random(0)  # noqa: S311 - the values are secret, which way they move need not be
-        step = step_of(self._values, self._runners.math)
-        for number in range(self._most()):
-            if number == MOVES_BEFORE and self._is_narrow(eager):
-                step = max(step, NARROW_STEPS * self._narrowest())
-            inputs = moved(self._values, step, rng, together=number % 4 == 1, uneven=True)
-            try:
-                yield self._run("float64", inputs)
-            except RunnerFault as fault:
-                if fault.external:
-                    raise
-                return  # the reference fails near these values: there are no more right results to be had
+        yield self._run("eager", self._values)
+        for number in range(self._most() if self._moves else 0):
+            again = self._moved(number)
+            if again is None:
+                return
+            yield again
+
+    @property
+    def _moves(self) -> bool:
+        """Whether there is an input that moves, and the reference has not failed on moved ones."""
+        return not self._failed and any(one is not None and one.is_floating_point() for one in self._values)
+
+    def _moved(self, number: int) -> dict[int, torch.Tensor] | None:
+        """Return the results on one set of moved inputs; None where the reference fails near these values."""
+        if number == MOVES_BEFORE and self._is_narrow(self._results[1]):
+            self._step = max(self._step, NARROW_STEPS * self._narrowest())
+        rng = random.Random(number)  # noqa: S311 - the values are secret, which way they move need not be
+        inputs = moved(self._values, self._step, rng, together=number % 4 == 1, uneven=True)
+        try:
+            return self._run("float64", inputs)
+        except RunnerFault as fault:
+            if fault.external:
+                raise
+            self._failed = True  # there are no more right results to be had
+            return None
 
     def _run(self, mode: str, values: Values) -> dict[int, torch.Tensor]:
         results = self._runners.run(mode, self._workload, values)
