@@ -157,6 +157,10 @@ def _expert(text: str) -> str:
         library = call.called.partition(".")[0]
         known = [name for name in presets() if library not in LIBRARIES or name.startswith(f"{library}.")]
         raise refuse(f"a preset: {one_of(call.called, known)}; or MODULE:NAME(...), to call anything else")
+    try:
+        ast.unparse(call.expression)
+    except RecursionError:
+        raise refuse("a call that is nested less deeply") from None
     return text
 
 

@@ -42,7 +42,13 @@ def _check_joinable(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> 
 
 
 def collect_kernel(session: Session, row: KernelRow) -> ExportedKernel:
-    """Collect the facts of a stored kernel that an exporter needs."""
+    """Collect the facts of a stored kernel that an exporter needs.
+
+    Re-verification asks the kernel alone: configurations that were verified beside it before do not ship after it.
+    """
+    evidence = dict(row.evidence)
+    if row.reverified_at is not None:
+        evidence.pop("configurations", None)
     return ExportedKernel(
         id=row.id,
         spec=session.get_one(OpRow, row.op_id).spec,
@@ -51,7 +57,7 @@ def collect_kernel(session: Session, row: KernelRow) -> ExportedKernel:
         source=row.source,
         source_digest=row.source_digest,
         envelope=row.envelope,
-        evidence=row.evidence,
+        evidence=evidence,
         lineage=row.lineage,
         verified_at=datetime.fromtimestamp(row.verified_at, UTC).isoformat(timespec="seconds"),
         prompts=row.prompts

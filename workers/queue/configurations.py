@@ -18,6 +18,9 @@ from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.steps import Work
 
+ROOM = 1.5
+"""Time that a further verification must have, in multiples of the first: a judge that is late is killed."""
+
 
 def verify_configurations(
     here: WorkerProcess, work: Work, verdict: Verdict, limits: JobLimits, check_lease: Callable[[], None], began: float
@@ -25,7 +28,7 @@ def verify_configurations(
     """Verify what `work` names, and put it on the verdict of the candidate as it is, where that accepts.
 
     Device seconds count on the search's, and on those of its sweeps; where none are left no further one is begun, nor
-    where the step's time, which counts from `began` (of the monotonic clock), is over. Either is said. Raises
+    where the step, which began at `began` (of the monotonic clock), may not have the time. Either is said. Raises
     LeaseLost.
     """
     from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
@@ -33,6 +36,7 @@ def verify_configurations(
     if verdict["verdict"] != "accepted" or not work.configurations:
         return
     left = work.sweep_s
+    took_s = ROOM * (time.monotonic() - began)
     found: list[VerifiedConfiguration] = []
     for values in work.configurations:
         source = specialise(work.node.source or "", values)
@@ -47,8 +51,8 @@ def verify_configurations(
         if left is not None and left <= 0.0:
             one["reason"] = "not verified: no device seconds are left for sweeps"
             continue
-        if left_s <= 0.0:
-            one["reason"] = "not verified: the step's time is over"
+        if left_s < took_s:
+            one["reason"] = "not verified: the step has no time left for it"
             continue
         job = job_of(replace(work, node=replace(work.node, source=source)), limits)
         try:

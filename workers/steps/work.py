@@ -70,7 +70,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
-        sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search),
+        sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, kind),
         configurations=_leaders(session, node) if kind == "verify" else (),
     )
 
@@ -98,8 +98,14 @@ def find_leader(
     return best[1], best[2]
 
 
-def _sweep_seconds(search: SearchRow) -> float | None:
-    return sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
+def _sweep_seconds(search: SearchRow, kind: str) -> float | None:
+    """Return the device seconds that are left for sweeps; a verification's further ones keep to all that are left."""
+    budget = parse_budget(search.budget)
+    left = sweep_seconds_left(budget, search.sweep_seconds)
+    if kind != "verify" or budget.gpu_seconds is None:
+        return left
+    of_all = max(0.0, budget.gpu_seconds - search.gpu_seconds)
+    return of_all if left is None else min(left, of_all)
 
 
 def _leaders(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:

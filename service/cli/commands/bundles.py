@@ -18,6 +18,7 @@ from warpsmith.service.bundles.folder import (
     check_free,
     find_bundle_directories,
     find_returned_files,
+    is_judged,
     read_lines,
     split_lines,
     write_bundle,
@@ -31,7 +32,7 @@ from warpsmith.service.client.http import Client
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
 MOST_SHOWN = 20
-CONFLICT = 409
+CONFLICT, NOT_FOUND = 409, 404
 
 
 def bundle(
@@ -104,23 +105,26 @@ def bundle(
 def _bundle_all(client: Client, output: Path, *, with_judge: bool, as_json: bool) -> None:
     """Bundle every search whose steps no live worker takes, each in a directory of its own in `output`."""
     command = JUDGE_ABOVE if with_judge else JUDGE_INSTALLED
-    written: list[tuple[BundleDocument, Path]] = []
+    written: list[dict[str, Any]] = []
     for search in client.searches(state=["queued", "running"]):
-        if not any(item.what == "worker" for item in client.search(search.id).waiting_for):
-            continue
+        directory = output / search.id
+        judge = output / JUDGE if with_judge and not written else None  # beside the first: what fails is given back
         try:
-            found = _write_one(client, search.id, output / search.id, command)
+            if not any(item.what == "worker" for item in client.search(search.id).waiting_for):
+                continue
+            found = _write_one(client, search.id, directory, command, judge=judge)
         except ProblemError as error:
-            if error.status != CONFLICT:  # what waits there is no job of a judge, or a worker came meanwhile
+            if error.status not in (
+                CONFLICT,
+                NOT_FOUND,
+            ):  # nothing there waits for a judge, or it was deleted meanwhile
                 raise
             continue
-        written.append((found, output / search.id))
+        written.append(_describe(found, directory))
         if not as_json:
-            _print_bundle(*written[-1])
-    if written and with_judge:
-        copy_judge(output / JUDGE)
+            _print_bundle(found, directory)
     if as_json:
-        print_json({"bundles": [_describe(*each) for each in written]})
+        print_json({"bundles": written})
     elif written:
         there = f"cd {output} && " + ("PYTHONPATH=judge " if with_judge else "")
         say(f"to judge them: {there}python -m warpsmith.workers.judge sr_*; then: warpsmith merge {output}")
@@ -153,6 +157,16 @@ def _print_bundle(found: BundleDocument, directory: Path) -> None:
         say(f"{_format_jobs(found.left)} more wait for another bundle")
 
 
+def to_merge(path: Path) -> list[Path]:
+    """Return the bundles to merge in a directory; of several, those that are judged, where any is."""
+    found = find_bundle_directories(path)
+    judged = [each for each in found if is_judged(each)]
+    for each in found if judged else []:
+        if each not in judged:
+            say(f"{each.name} has no verdicts: left out, merge it once it is judged")
+    return judged or found
+
+
 def merge(
     directories: Annotated[
         list[Path],
@@ -171,7 +185,7 @@ def merge(
     for directory in directories:
         if not directory.exists():
             misuse("DIR", str(directory), "a bundle's directory")
-    directories = [found for each in directories for found in find_bundle_directories(each)]
+    directories = [found for each in directories for found in to_merge(each)]
     try:
         files = [(file, *read_lines(file)) for each in directories for file in find_returned_files(each)]
     except BadFolder as error:

@@ -182,4 +182,4 @@ def test_without_device_seconds_or_acceptance_no_configuration_is_verified(db: D
     assert "verdict" not in unjudged
     assert unjudged["reason"] == "not verified: no device seconds are left for sweeps"
     assert unjudged["source"] == specialise(SOURCE, unjudged["values"])
-    assert late["configurations"][0]["reason"] == "not verified: the step's time is over"
+    assert late["configurations"][0]["reason"] == "not verified: the step has no time left for it"

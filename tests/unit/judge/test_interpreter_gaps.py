@@ -25,9 +25,10 @@ def test_what_is_missing_is_named(call: str) -> None:
 
 
 def test_a_grid_may_have_the_size_of_the_missing_device() -> None:
-    """Prompts allow candidates to ask for the number of multiprocessors."""
-    ended = run_interpreted("print(torch.cuda.get_device_properties(torch.device('cpu')).multi_processor_count)")
-    assert (ended.returncode, ended.stdout) == (0, "4\n"), ended.stderr
+    """Prompts allow candidates to ask for the number of multiprocessors, the gate for the compute capability too."""
+    asked = "device = torch.cuda.get_device_properties(torch.device('cpu')); "
+    ended = run_interpreted(asked + "print(device.multi_processor_count, device.major, device.minor)")
+    assert (ended.returncode, ended.stdout) == (0, "4 9 0\n"), ended.stderr
 
 
 def run_interpreted(statement: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from tests.support.in_process import InProcess, call_arguments, no_code
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.attack.measure import HIGHEST, Rule, Special, backward_step, is_ordered
-from warpsmith.workers.judge.attack.oracle import Answer, Oracle
+from warpsmith.workers.judge.attack.oracle import Answer, Oracle, _alike
 from warpsmith.workers.judge.attack.recipe import describe
 from warpsmith.workers.judge.attack.search import search
 from warpsmith.workers.judge.attack.shrink import shrink
@@ -478,3 +478,14 @@ def test_which_nan_it_is_is_no_question_where_the_reference_tells_them_apart(val
     answer = oracle.ask({"workload": "rows", "seed": 5, "changes": [some]})
     assert (answer.worst is not None) is fair
     assert not answer.failed
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float32, torch.int32])
+def test_results_of_every_dtype_are_alike_where_any_nan_is_any_other(dtype: torch.dtype) -> None:
+    one = torch.tensor([1.0, 2.0, 0.0]).to(dtype)
+    other = one.clone()
+    if dtype.is_floating_point:
+        one[1], other[1] = float("nan"), -float("nan")
+    assert _alike(one, other)
+    other[0] = 2.0
+    assert not _alike(one, other)

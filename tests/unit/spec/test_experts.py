@@ -107,6 +107,7 @@ MODULE = "import torch\ndef run(x):\n    return x\n"
         ({"a": "softmax(x, -1)"}, None, "objective.experts.a", "softmax is in no module"),
         ({"a": "torch:softmax(x, -1) * weight"}, None, "objective.experts.a", "MODULE:NAME(...)"),
         ({"a": "torch:softmax"}, None, "objective.experts.a", "MODULE:NAME(...)"),
+        ({"a": "liger.softmax(" + "-" * 900 + "x)"}, None, "objective.experts.a", "nested less deeply"),
         ({"a": "torch:softmax(x, -1"}, None, "objective.experts.a", "MODULE:NAME(...)"),
         ({"a": MODULE}, None, "objective.experts.a", "a function run with 2 positional parameters"),
         ({"a": "import torch\ndef f(x, weight): pass\n"}, None, "objective.experts.a", "a function run"),

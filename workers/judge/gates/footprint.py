@@ -73,8 +73,11 @@ def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> 
     inputs, outputs = input_specs(workload), result_specs(workload)
     slot = layout_bytes([*inputs, *outputs])
     wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
+    experts = len(job["op"].get("experts", {}))
     runners = len(job["op"]["baselines"]) + 1
-    slots = sum(1 for _ in range(runners)) * slots_for(workload, device) * slot + wide
+    # On a GPU an expert is timed in the slots of others.
+    holders = runners - experts if device.type == "cuda" else runners
+    slots = holders * slots_for(workload, device) * slot + wide
     values = 2 * sum(stock_bytes(item, device) for item in workload["inputs"] if item["shape"] is not None)
     results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
         2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]

@@ -46,6 +46,9 @@ Start = Callable[[str], RunnerHandle]
 WRONG = "wrong: "
 """What the reason begins with for which an expert that runs is no baseline."""
 
+_LASTING = (WRONG, "not_installed: ", "raises: ")
+"""How reasons begin that hold for the next job, too."""
+
 
 @dataclass
 class WorkloadFacts:
@@ -142,11 +145,21 @@ class OpRunners:
         """Note the medians of baselines timed together; `wanted` are all that the op names."""
         key, unavailable = workload_key(workload), self.facts(workload).unavailable
         missing: dict[str, str] = {mode: unavailable[mode] for mode in wanted if mode in unavailable}
+        missing = {mode: why for mode, why in missing.items() if not self._is_passing(mode, why)}
         if median_us.keys() | missing.keys() >= set(wanted):
             self.standings.keep(key, median_us, missing)
         else:
             for mode, median in median_us.items():
                 self.standings.compare(key, mode, median)
+
+    def forget_passing(self) -> None:
+        """Let experts be asked again that a passing fault, such as a lack of memory, took out of an earlier job."""
+        for facts in self.known.values():
+            for mode in [mode for mode, why in facts.unavailable.items() if self._is_passing(mode, why)]:
+                del facts.unavailable[mode]
+
+    def _is_passing(self, mode: str, why: str) -> bool:
+        return mode in self.experts and not why.startswith(_LASTING)
 
     def drop(self, mode: str) -> None:
         """End one runner; the next use starts a fresh one."""

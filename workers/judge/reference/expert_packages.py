@@ -40,7 +40,15 @@ def versions(op: JobOp) -> dict[str, dict[str, str]]:
 def _versions(source: str) -> dict[str, str]:
     owners = _owners()
     names = {owner for module in imported(source) for owner in owners.get(module, ())} - {_TOLD_ANYWAY}
-    return {name: metadata.version(name) for name in sorted(names)}
+    return {name: version for name in sorted(names) if (version := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    """Return a distribution's version; None where it was taken away since they were listed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import json
 import time
 
 from warpsmith.kernels_db.job.documents import JobOp
+from warpsmith.workers.judge.reference import expert_packages
 from warpsmith.workers.judge.reference.baselines import OpRunners
 
 KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
@@ -25,8 +26,11 @@ class WarmOps:
         return len(self._ops)
 
     def find(self, op: JobOp) -> OpRunners | None:
-        """Return the runners of an op, where they are warm."""
-        return self._ops.get(_warm_key(op))
+        """Return the runners of an op, where they are warm, for another job."""
+        found = self._ops.get(_warm_key(op))
+        if found is not None:
+            found.forget_passing()
+        return found
 
     def keep(self, op: JobOp, runners: OpRunners) -> None:
         """Keep the runners of an op in use; the least recently used beyond KEEP_OPS end."""
@@ -64,4 +68,5 @@ class WarmOps:
 
 
 def _warm_key(op: JobOp) -> str:
-    return json.dumps([op["digest"], op["reference"], op["math"], op.get("experts")], sort_keys=True)
+    kept = [op["digest"], op["reference"], op["math"], op.get("experts"), expert_packages.versions(op)]
+    return json.dumps(kept, sort_keys=True)

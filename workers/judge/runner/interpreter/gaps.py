@@ -21,6 +21,9 @@ NOT_SUPPORTED = "not supported in interpreter mode"
 MULTIPROCESSORS = 4
 """Of the device that is missing: so few that loops over what the grid leaves run more than once on small workloads."""
 
+CAPABILITY = 90
+"""Compute capability of the device that is missing: the way through a kernel that most take."""
+
 
 def name_gaps() -> None:
     """Replace what is missing by functions that raise, before a candidate's file takes them from their modules."""
@@ -31,7 +34,7 @@ def name_gaps() -> None:
 
 
 def _small_device(*_: Any, **__: Any) -> SimpleNamespace:
-    return SimpleNamespace(multi_processor_count=MULTIPROCESSORS)
+    return SimpleNamespace(multi_processor_count=MULTIPROCESSORS, major=CAPABILITY // 10, minor=CAPABILITY % 10)
 
 
 def _functions(module: ModuleType) -> list[str]:
