@@ -19,6 +19,7 @@ from warpsmith.workers.judge.attack.oracle import Answer, Oracle, _alike
 from warpsmith.workers.judge.attack.recipe import describe
 from warpsmith.workers.judge.attack.search import search
 from warpsmith.workers.judge.attack.shrink import shrink
+from warpsmith.workers.judge.reference.indices import Indices
 from warpsmith.workers.judge.values.inputs import InputSource
 from warpsmith.workers.judge.values.workload_specs import Values
 
@@ -489,3 +490,36 @@ def test_results_of_every_dtype_are_alike_where_any_nan_is_any_other(dtype: torc
     assert _alike(one, other)
     other[0] = 2.0
     assert not _alike(one, other)
+
+
+GATE = """import torch
+
+def run(x):
+    weights, chosen = torch.topk(torch.softmax(x, dim=-1), 4, dim=-1)
+    return weights, chosen.to(torch.int32)
+"""
+
+
+def gate(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose by the numbers themselves, which are apart where their softmax is not."""
+    best = x.topk(4, dim=-1).indices
+    return torch.softmax(x, dim=-1).gather(-1, best), best.to(torch.int32)
+
+
+def last_gate(x: Tensor) -> tuple[Tensor, Tensor]:
+    best = x.topk(4, dim=-1, largest=False).indices
+    return torch.softmax(x, dim=-1).gather(-1, best), best.to(torch.int32)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "candidate", "wrong"), [(-63, gate, False), (1, gate, False), (1, last_gate, True)]
+)
+def test_equals_that_the_reference_makes_itself_may_be_chosen_in_any_order(
+    exponent: int, candidate: Candidate, wrong: bool
+) -> None:
+    outputs = [output("weights", (32, 4)), output("chosen", (32, 4), dtype="int32")]
+    where = workload("rows", "test", [tensor("x", (32, 40))], outputs)
+    oracle = oracle_of(GATE, where, candidate)
+    oracle.runners.facts(where).indices[1] = Indices(0, 1, along=True, kept=True, any_order=True)
+    scaled = {"input": "x", "move": "scale", "exponent": exponent}
+    assert oracle.ask({"workload": "rows", "seed": 5, "changes": [scaled]}).failed is wrong

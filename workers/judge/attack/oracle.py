@@ -196,6 +196,8 @@ class Oracle:
             exact = self._reference("float64", workload, near)
             if exact is None or not self._add("eager", workload, near, exact, spreads, Spread.add_eager):
                 return False
+        if not self._look_at_ties(workload, values, wide, spreads):
+            return False
         if any(map(_is_special, values)):
             for size in REPLACED:
                 exact = self._reference("float64", workload, replaced(values, size))
@@ -203,6 +205,26 @@ class Oracle:
                     return False
                 for spread, one in zip(spreads, exact, strict=True):
                     spread.add_replaced(one)
+        return True
+
+    def _look_at_ties(
+        self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
+    ) -> bool:
+        """Find where the reference chooses among equals that it made itself; false where it fails.
+
+        The softmax of numbers near zero is one number, whatever their order: of such entries, in reverse, the reference
+        names others, and where the order of equals is open so may anybody.
+        """
+        for at, indices in self.runners.facts(self.workload).indices.items():
+            if indices is None or not indices.any_order:
+                continue
+            source = values[indices.position]
+            assert source is not None
+            reversed_ = [*values[: indices.position], source.flip(indices.axis), *values[indices.position + 1 :]]
+            again = self._reference("float64", workload, reversed_)
+            if again is None:
+                return False
+            spreads[at].add(wide[at], source.shape[indices.axis] - 1 - again[at])
         return True
 
     def _add(
