@@ -174,7 +174,7 @@ def test_where_memory_is_short_the_runners_of_other_ops_end() -> None:
     jobs = [judging.job(judging.LAYER_NORM + "\n" * n, judging.LAYER_NORMS) for n in range(2)]
 
     def runners(number: int) -> OpRunners:
-        stub = SimpleNamespace(device=CPU, used_at=0.0, close=lambda: ended.append(number))
+        stub = SimpleNamespace(device=CPU, used_at=0.0, close=lambda: ended.append(number), forget_passing=bool)
         return cast("OpRunners", stub)
 
     for number, job in enumerate(jobs):

@@ -22,8 +22,11 @@ class ContractError(Exception):
         self.details = details
 
 
-def bound(arena: Any, item: dict[str, Any]) -> Any:
-    """Return a tensor over the slot's bytes, or the scalar itself."""
+def bound(arena: Any, item: dict[str, Any], *, own_storage: bool = False) -> Any:
+    """Return a tensor over the slot's bytes, or the scalar itself.
+
+    own_storage: the tensor shares its storage with no other one of the slot.
+    """
     import torch  # noqa: PLC0415
 
     if "value" in item:
@@ -31,10 +34,11 @@ def bound(arena: Any, item: dict[str, Any]) -> Any:
     dtype = getattr(torch, item["dtype"])
     if item["elements"] == 0:
         return torch.empty(item["shape"], dtype=dtype, device=arena.device)
-    # A storage of its own: AOTAutograd compiles no writes to an input that shares one with an input of another dtype.
-    part = torch.utils.dlpack.from_dlpack(arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize])
+    part = arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize]
+    if not own_storage:
+        return part.view(dtype).as_strided(item["shape"], item["strides"])
     tensor = torch.empty(0, dtype=dtype, device=arena.device)
-    return tensor.set_(part.untyped_storage(), 0, item["shape"], item["strides"])
+    return tensor.set_(torch.utils.dlpack.from_dlpack(part).untyped_storage(), 0, item["shape"], item["strides"])
 
 
 def returned_as(result: Any, outputs: list[Any]) -> list[Any]:

@@ -274,7 +274,9 @@ class Runner:
     def bind(self, message: dict[str, Any]) -> dict[str, Any]:
         """Map one more slot, whose memory came with the message, and build its tensors."""
         arena = self.open_slot(message)
-        inputs = [bound(arena, item) for item in message["inputs"]]
+        # AOTAutograd compiles no writes to an input that shares its storage with one of another dtype.
+        own = self.mode != "candidate"
+        inputs = [bound(arena, item, own_storage=own) for item in message["inputs"]]
         outputs = [bound(arena, item) for item in message["outputs"]]
         self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
         self.arenas.append(arena)
