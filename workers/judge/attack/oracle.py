@@ -335,7 +335,8 @@ def _with_one_nan(value: torch.Tensor | None) -> torch.Tensor | None:
     """Return a tensor with PyTorch's own NaN for those with the sign set; itself where there are none."""
     if value is None or not value.is_floating_point():
         return value
-    negative = value.to(torch.float64).isnan() & value.to(torch.float64).signbit()
+    wide = value.to(torch.float64)
+    negative = wide.isnan() & wide.signbit()
     return torch.where(negative, torch.nan, value).to(value.dtype) if bool(negative.any()) else value
 
 

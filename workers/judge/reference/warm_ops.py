@@ -48,7 +48,8 @@ class WarmOps:
 
     def end_others(self, op: JobOp) -> None:
         """End the runners of every other op: their contexts hold memory that this one needs."""
-        for key in [key for key in self._ops if key != _warm_key(op)]:
+        own = _warm_key(op)
+        for key in [key for key in self._ops if key != own]:
             self._ops.pop(key).close()
 
     def forget(self, runners: OpRunners) -> None:
