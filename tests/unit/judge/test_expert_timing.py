@@ -11,6 +11,7 @@ import pytest
 from tests import judging
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates import measurement
+from warpsmith.workers.judge.gates.wrong import Wrong
 from warpsmith.workers.judge.reference.baselines import WorkloadFacts, untimed_reason
 
 PLACE = judging.layer_norm_workload("bench", "bench", 4, 8)
@@ -26,6 +27,18 @@ class Timed:
         return {name: [1.0] for name in baselines}
 
 
+def make_run(facts: WorkloadFacts, dropped: list[str]) -> Any:
+    runners = SimpleNamespace(experts=frozenset({"liger"}), facts=lambda _: facts, drop=dropped.append)
+    return SimpleNamespace(
+        runners=runners,
+        job=judging.job(judging.LAYER_NORM, [PLACE]),
+        source=lambda _: None,
+        rng=random.Random(0),
+        note_error=lambda *_: None,
+        bind_for_timing=lambda *_: None,
+    )
+
+
 @pytest.mark.parametrize(
     ("misses", "left_out"),
     [({}, False), ({"compile": 2}, False), ({"liger": 1}, True), ({"liger": 3, "eager": 1}, True)],
@@ -34,20 +47,38 @@ def test_misses_of_an_expert_end_its_timing_and_those_of_pytorch_do_not(
     monkeypatch: pytest.MonkeyPatch, misses: dict[str, int], left_out: bool
 ) -> None:
     facts, dropped = WorkloadFacts(), []
-    runners = SimpleNamespace(experts=frozenset({"liger"}), facts=lambda _: facts, drop=dropped.append)
-    job_run: Any = SimpleNamespace(
-        runners=runners,
-        job=judging.job(judging.LAYER_NORM, [PLACE]),
-        source=lambda _: None,
-        rng=random.Random(0),
-        note_error=lambda *_: None,
-    )
+    job_run = make_run(facts, dropped)
     monkeypatch.setattr(measurement, "WorkloadRun", lambda *_: Timed(misses))
     plan = timing.plan_for(False, "cpu", 1.0)
-    found = measurement._time(job_run, PLACE, None, ["eager", "compile", "liger"], plan)
+    found = measurement._time(job_run, PLACE, None, ["eager", "compile", "liger"], plan, set())
     assert (found is None) == left_out
     assert dropped == (["liger"] if left_out else [])
     assert facts.unavailable.keys() == set(dropped)
     if left_out:
         why = untimed_reason(facts.unavailable["liger"])
         assert why == f"is wrong: {misses['liger']} of its timed calls that were checked"
+
+
+CANDIDATE: Any = object()
+
+
+@pytest.mark.parametrize(("alone", "left_out"), [(0, False), (2, True)])
+def test_an_expert_that_is_wrong_beside_a_candidate_is_timed_without_it_before_it_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, alone: int, left_out: bool
+) -> None:
+    """A candidate whose stray writes meet an expert's results would else be rid of a baseline."""
+    facts, dropped = WorkloadFacts(), []
+    job_run = make_run(facts, dropped)
+
+    def timed(_workload: Any, _runners: Any, candidate: Any, *_: Any) -> Timed:
+        return Timed({"liger": 1} if candidate is CANDIDATE else {"liger": alone})
+
+    monkeypatch.setattr(measurement, "WorkloadRun", timed)
+    plan, doubted = timing.plan_for(False, "cpu", 1.0), set[str]()
+    assert measurement._time(job_run, PLACE, CANDIDATE, ["eager", "liger"], plan, doubted) is None
+    assert dropped == (["liger"] if left_out else [])
+    assert doubted == (set() if left_out else {"liger"})
+    if not left_out:
+        with pytest.raises(Wrong, match="the expert liger was wrong in timed calls beside this candidate, twice"):
+            measurement._time(job_run, PLACE, CANDIDATE, ["eager", "liger"], plan, doubted)
+        assert not facts.unavailable

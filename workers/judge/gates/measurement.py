@@ -15,6 +15,7 @@ from warpsmith.workers.judge.gates.expert_check import find_wrong
 from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
+from warpsmith.workers.judge.gates.wrong import Wrong
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.machine.timing_guard import QUIET
 from warpsmith.workers.judge.reference.baselines import WRONG, untimed_reason
@@ -41,11 +42,12 @@ def measure(
     if job["level"] == "screen":
         modes = runners.to_beat(workload, modes)
     moved = _as_moved(job_run, workload)
+    doubted: set[str] = set()
     while True:
         modes = available(job_run, workload, modes)  # compiling needs no clock of its own
         with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
             job_run.bench.peaks.measure_for(moved, job["op"]["math"], job_run.start_probe)
-            timed = _time(job_run, workload, candidate, modes, plan)
+            timed = _time(job_run, workload, candidate, modes, plan, doubted)
         if timed is not None:
             break
     calls, samples = timed
@@ -68,31 +70,65 @@ def measure(
 
 
 def _time(
-    job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None, modes: list[str], plan: timing.Plan
+    job_run: JobRun,
+    workload: ResolvedWorkload,
+    candidate: RunnerHandle | None,
+    modes: list[str],
+    plan: timing.Plan,
+    doubted: set[str],
 ) -> tuple[WorkloadRun, timing.Samples] | None:
-    """Time baselines and candidate together; None where an expert failed or was wrong, which is no baseline then.
+    """Time baselines and candidate together; None where they are to be timed anew.
 
-    The others are to be timed anew: each of its rounds had one in it that does not count. Raises Wrong, RunnerFault.
+    That is where an expert failed or was wrong, which is no baseline then: each of the others' rounds had one in it
+    that does not count. An expert that is wrong beside the candidate alone may be the victim of its writes, which must
+    not rid it of a baseline: it is timed again, and on the second time (`doubted` has those of the first) the candidate
+    is at fault. Raises Wrong, RunnerFault.
     """
-    runners = job_run.runners
+    experts = job_run.runners.experts
     if candidate is not None:
         job_run.bind_for_timing(candidate, workload)
-    calls = WorkloadRun(
-        workload, runners, candidate, job_run.job["limits"]["call_s"], job_run.source(workload), job_run.rng
-    )
+    calls = _calls(job_run, workload, candidate)
     try:
         samples = calls.time(modes, plan)
+        wrong = {name: misses for name, misses in calls.baseline_misses.items() if name in experts}
+        for name, misses in wrong.items():
+            alone = _misses_alone(job_run, workload, name, plan) if candidate is not None else misses
+            if alone:
+                _leave_out(job_run, workload, name, f"{WRONG}{alone} of its timed calls that were checked")
+            elif name in doubted:
+                raise _blame(workload, name)
+            else:
+                doubted.add(name)
     except RunnerFault as fault:
-        if fault.runner not in runners.experts:
+        if fault.runner not in experts:
             raise
         _leave_out(job_run, workload, fault.runner, _fault_in_words(fault))
         return None
     finally:
         job_run.note_error(workload, calls)
-    wrong = {name: misses for name, misses in calls.baseline_misses.items() if name in runners.experts}
-    for name, misses in wrong.items():
-        _leave_out(job_run, workload, name, f"{WRONG}{misses} of its timed calls that were checked")
     return None if wrong else (calls, samples)
+
+
+def _calls(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None) -> WorkloadRun:
+    limit_s, source = job_run.job["limits"]["call_s"], job_run.source(workload)
+    return WorkloadRun(workload, job_run.runners, candidate, limit_s, source, job_run.rng)
+
+
+def _misses_alone(job_run: JobRun, workload: ResolvedWorkload, name: str, plan: timing.Plan) -> int:
+    """Count the checked calls in which an expert is wrong where no candidate is called between them."""
+    calls = _calls(job_run, workload, None)
+    calls.time([name], plan)
+    return calls.baseline_misses.get(name, 0)
+
+
+def _blame(workload: ResolvedWorkload, name: str) -> Wrong:
+    """Make the refusal of a candidate beside which alone an expert is wrong."""
+    place = workload["id"]
+    message = (
+        f"workload {place}: the expert {name} was wrong in timed calls beside this candidate, twice, and right without "
+        "it: the candidate writes to memory that is not its own"
+    )
+    return Wrong({"kind": "out_of_bounds", "message": message, "workload": place})
 
 
 def _leave_out(job_run: JobRun, workload: ResolvedWorkload, name: str, why: str) -> None:
