@@ -40,7 +40,7 @@ class Channel(pyamqp.Channel):
     def close(self, *args: Any, **options: Any) -> Any:
         """Close; raises TimeoutError where the node does not answer."""
         with _limit_wait(self.connection):
-            return super().close(*args, **options)  # type: ignore[no-untyped-call] # py-amqp's
+            return super().close(*args, **options)
 
 
 class Connection(pyamqp.Connection):
@@ -51,7 +51,7 @@ class Connection(pyamqp.Connection):
     def close(self, *args: Any, **options: Any) -> Any:
         """Close; raises TimeoutError where the node does not answer, and the socket is closed all the same."""
         with _limit_wait(self):
-            return super().close(*args, **options)  # type: ignore[no-untyped-call]
+            return super().close(*args, **options)
 
 
 class Transport(pyamqp.Transport):

@@ -106,6 +106,8 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        # A Redis without memory, or that cannot write its disk, answers commands with errors: they end no worker.
+        broker_channel_error_retry=settings.broker.startswith("redis"),
         broker_connection_timeout=CONNECT_TIMEOUT_S,
         broker_heartbeat=BROKER_HEARTBEAT_S,
         broker_use_ssl=_tls_options(settings),
