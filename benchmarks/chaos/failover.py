@@ -110,7 +110,10 @@ def _lose_broker_node(loss: Loss, home: Path, stack: ExitStack) -> Servers:
 
     def check() -> list[str]:
         loss.bring_back(lost[0])
-        cluster.await_whole()
+        try:
+            cluster.await_whole()
+        except TimeoutError as error:
+            return [f"the node did not come back: {error}"]
         return [
             f"queue {name}: found {kind} of {leader}, expected a quorum queue with a leader"
             for name, (kind, leader) in cluster.list_queues().items()

@@ -16,10 +16,12 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.chaos.hosts import HERE, Host, Missing, Network
-from benchmarks.chaos.services import PAUSE_S, START_TIMEOUT_S, Broker, free_port
+from benchmarks.chaos.services import PAUSE_S, Broker, free_port
 
 NODES = 3
 CONTROL_TIMEOUT_S = 60.0
+WHOLE_TIMEOUT_S = 300.0
+"""A node that comes back is started again by the others, which took 86 s on a busy machine."""
 MORE_THAN_ANY_DISK = "1000TB"
 DEBIAN = Path("/usr/lib/rabbitmq/bin")
 APPLICATIONS = (
@@ -197,7 +199,7 @@ class RabbitCluster:
 
     def await_whole(self) -> None:
         """Return when every node sees all others. Raises TimeoutError."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + WHOLE_TIMEOUT_S
         for node in self.nodes:
             found: list[str] = []
             while len(found) < len(self.nodes):
