@@ -45,7 +45,7 @@ PAUSE_S = (0.5, 3.0)
 QUIET_S, CALM_S = 300.0, 240.0
 """Longest time of a search in quiet, and of all that are left when the faults have ended."""
 DATABASE_MB = 400
-NOT_NOW = (SQLAlchemyError, OSError, subprocess.SubprocessError)
+NOT_NOW = (SQLAlchemyError, OSError, subprocess.TimeoutExpired)
 """What a database or broker answers that is away or comes up again: later."""
 
 
