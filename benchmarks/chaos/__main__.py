@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,15 +26,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from benchmarks.chaos import faults, searches
 from benchmarks.chaos.faults import Undo, World
 from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.hosts import Missing
+from benchmarks.chaos.postgresql import PostgreSQL
+from benchmarks.chaos.rabbitmq import RabbitMQ
 from benchmarks.chaos.searches import Found
-from benchmarks.chaos.services import Missing, PostgreSQL, RabbitMQ, Redis, Service
+from benchmarks.chaos.services import Broker, Redis
 from warpsmith.kernels_db.store import tallies
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.cli.output import say, tell
 from warpsmith.workers.search.tree import ENDED
 
-BROKERS: dict[str, type[Service]] = {"redis": Redis, "rabbitmq": RabbitMQ}
+BROKERS: dict[str, type[Broker]] = {"redis": Redis, "rabbitmq": RabbitMQ}
 AT_ONCE = 3
 LOOK_S = 0.2
 PAUSE_S = (0.5, 3.0)
@@ -41,6 +45,8 @@ PAUSE_S = (0.5, 3.0)
 QUIET_S, CALM_S = 300.0, 240.0
 """Longest time of a search in quiet, and of all that are left when the faults have ended."""
 DATABASE_MB = 400
+NOT_NOW = (SQLAlchemyError, OSError, subprocess.TimeoutExpired)
+"""What a database or broker answers that is away or comes up again: later."""
 
 
 @dataclass
@@ -115,7 +121,7 @@ class Run:
             return
         try:
             undo = kind.strike(world)
-        except SQLAlchemyError:  # it is coming up again
+        except NOT_NOW:
             return
         self.struck[kind.name] += 1
         if undo is not None:
@@ -129,7 +135,7 @@ class Run:
                 self.lasting.remove(entry)
                 try:
                     entry[2]()
-                except SQLAlchemyError:  # the database is away: later
+                except NOT_NOW:
                     self.lasting.append((now + 1.0, *entry[1:]))
 
     def is_away(self, *services: str) -> bool:

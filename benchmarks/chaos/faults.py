@@ -18,7 +18,8 @@ from kombu.messaging import Producer
 from sqlalchemy.exc import DBAPIError
 
 from benchmarks.chaos.fleet import APIS, BEATS, LEASE_S, RECONCILERS, TARGET, WORKERS, Fleet
-from benchmarks.chaos.services import PostgreSQL, Service, signal_all
+from benchmarks.chaos.postgresql import PostgreSQL
+from benchmarks.chaos.services import Broker, Service, signal_all
 from warpsmith.workers.queue_names import DUE_TASK, JUDGE_TASK, MODEL_QUEUE, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK
 from warpsmith.workers.queue_names import judge_queue as queue_of
 
@@ -32,7 +33,7 @@ class World:
     """Everything that can be broken."""
 
     fleet: Fleet
-    broker: Service
+    broker: Broker
     database: PostgreSQL
     luck: random.Random
     mounted: bool = False
@@ -108,6 +109,11 @@ def _fill_database(world: World) -> Undo:
             world.database.start()
 
     return undo
+
+
+def _fill_broker(world: World) -> Undo:
+    world.broker.fill()
+    return world.broker.make_room
 
 
 def _read_only(world: World) -> Undo:
@@ -193,6 +199,7 @@ KINDS = (
     Kind("broker crashed", _service("broker", "kill"), (0.0, 2.0), service="broker"),
     Kind("broker stopped", _service("broker", "stop"), (0.0, 2.0), service="broker"),
     Kind("broker frozen", _service("broker", "freeze"), (1.0, 5.0), service="broker"),
+    Kind("broker full", _fill_broker, (1.0, 5.0), service="broker"),
     Kind("database crashed", _service("database", "kill"), (0.0, 2.0), service="database"),
     Kind("database stopped", _service("database", "stop"), (0.0, 2.0), service="database"),
     Kind("database frozen", _service("database", "freeze"), (1.0, 5.0), service="database"),

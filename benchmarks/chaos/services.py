@@ -1,15 +1,11 @@
-"""The services of a run: a PostgreSQL, and a Redis or a RabbitMQ, started for it in directories of their own.
+"""The services of a run, started for it in directories of their own; here what they share, and Redis.
 
 None of the machine's shared services is touched: what is killed, stopped, frozen and filled here is the run's own.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import pwd
-import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,21 +14,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import DBAPIError
 
+from benchmarks.chaos.hosts import HERE, Host, Missing
 from warpsmith.service.local.redis_server import redis_executable
 
 START_TIMEOUT_S = 90.0
 PAUSE_S = 0.1
-CONTROL_TIMEOUT_S = 60.0
-
-
-class Missing(RuntimeError):  # noqa: N818 - a state of the machine
-    """A program that a service needs is not installed."""
+ANSWER_TIMEOUT_S = 5.0
+LOG_LINES = 20
+"""How much of a log an error shows."""
 
 
 def free_port() -> int:
@@ -59,10 +51,11 @@ def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 class Service(ABC):
-    """One server: started, killed, stopped in order, frozen and thawed."""
+    """One server on a host: started, killed, stopped in order, frozen and thawed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: Host = HERE) -> None:
         self.directory = directory
+        self.host = host
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -94,10 +87,10 @@ class Service(ABC):
         """Start its process and do not wait for it."""
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(),
+                self.host.enter(self.command(), self.user),
                 env=self.environment(),
                 cwd=self.directory,
-                user=self.user,
+                user=None if self.host.namespace else self.user,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -110,8 +103,13 @@ class Service(ABC):
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise TimeoutError(f"{self.directory.name} did not start; its log is {self.directory / 'server.log'}")
+                raise TimeoutError(f"{self.directory.name} did not start; its log ends with\n{self.read_log()}")
             time.sleep(PAUSE_S)
+
+    def read_log(self) -> str:
+        """Return the end of its log."""
+        lines = (self.directory / "server.log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES:])
 
     @property
     def running(self) -> bool:
@@ -146,7 +144,19 @@ class Service(ABC):
         signal_all(family(self.process.pid), signal.SIGCONT)
 
 
-class Redis(Service):
+class Broker(Service):
+    """A server that hands messages on."""
+
+    @abstractmethod
+    def fill(self) -> None:
+        """Have it behave as it does where its memory or disk is full: it takes no more messages."""
+
+    @abstractmethod
+    def make_room(self) -> None:
+        """Have it take messages again."""
+
+
+class Redis(Broker):
     """A Redis on a unix socket, without persistence: what it held is lost with it."""
 
     @property
@@ -161,281 +171,19 @@ class Redis(Service):
         return [executable, *place, "--save", "", "--appendonly", "no"]
 
     def answers(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
-            probe.settimeout(1.0)
-            probe.connect(str(self.directory / "redis.sock"))
-            probe.sendall(b"PING\r\n")
-            return probe.recv(5) == b"+PONG"
+        with suppress(OSError):
+            return self._ask(b"PING") == b"+PONG\r\n"
         return False
 
+    def fill(self) -> None:
+        self._ask(b"CONFIG SET maxmemory 1")
 
-class RabbitMQ(Service):
-    """A RabbitMQ node of its own name, ports and files."""
+    def make_room(self) -> None:
+        self._ask(b"CONFIG SET maxmemory 0")
 
-    program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.port, self.distribution = free_port(), free_port()
-        self.node = f"chaos{secrets.token_hex(4)}@localhost"
-
-    @property
-    def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
-
-    def command(self) -> list[str]:
-        if not self.program.exists():
-            raise Missing(f"no {self.program}")
-        return [str(self.program)]
-
-    def environment(self) -> Mapping[str, str]:
-        (self.directory / "enabled_plugins").write_text("[].\n")
-        return os.environ | {
-            "HOME": str(self.directory),
-            "RABBITMQ_NODENAME": self.node,
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(self.distribution),
-            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.directory / "log"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
-            "RABBITMQ_PID_FILE": str(self.directory / "pid"),
-            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_CONFIG_FILE": str(self.directory / "none"),
-        }
-
-    def answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2.0) as probe:
-            probe.settimeout(2.0)
-            probe.sendall(b"AMQP\x00\x00\x09\x01")
-            return bool(probe.recv(1))
-        return False
-
-
-class RabbitNode(RabbitMQ):
-    """A node of a `RabbitCluster`: it finds the others by its configuration, and shares their cookie."""
-
-    def join(self, first: RabbitMQ, cookie: str) -> None:
-        """Write what has this node form a cluster with `first` when it starts."""
-        peers = "cluster_formation.peer_discovery_backend = classic_config\n"
-        peers += f"cluster_formation.classic_config.nodes.1 = {first.node}\n"
-        (self.directory / "cluster.conf").write_text(peers)
-        secret = self.directory / ".erlang.cookie"
-        secret.write_text(cookie)
-        secret.chmod(0o400)
-
-    def environment(self) -> Mapping[str, str]:
-        return {
-            **super().environment(),
-            "RABBITMQ_CONFIG_FILE": str(self.directory / "cluster.conf"),
-            # Three nodes share few cores: one scheduler each, which does not spin while it waits.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
-        }
-
-    def control(self, *command: str) -> str:
-        """Run `rabbitmqctl` on this node and return what it prints. Raises subprocess.SubprocessError."""
-        program = [str(self.program.with_name("rabbitmqctl")), "--quiet", "--node", self.node, *command]
-        found = subprocess.run(
-            program, env=self.environment(), check=True, capture_output=True, text=True, timeout=CONTROL_TIMEOUT_S
-        )
-        return found.stdout
-
-
-class RabbitCluster:
-    """Three nodes of RabbitMQ on this host; its queues are quorum queues where their users declare them so."""
-
-    def __init__(self, directory: Path) -> None:
-        self.nodes: list[RabbitNode] = []
-        cookie = secrets.token_hex(16).upper()
-        for number in range(3):
-            (directory / f"node-{number}").mkdir(parents=True)
-            self.nodes.append(RabbitNode(directory / f"node-{number}"))
-        for node in self.nodes:
-            node.join(self.nodes[0], cookie)
-
-    @property
-    def url(self) -> str:
-        """The addresses of all nodes."""
-        return ";".join(node.url for node in self.nodes)
-
-    def start(self) -> None:
-        """Start the first node, then the others; returns when they have formed a cluster. Raises TimeoutError."""
-        self.nodes[0].start()
-        for node in self.nodes[1:]:
-            node.launch()
-        for node in self.nodes[1:]:
-            node.await_answer()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while len(self.list_running()) < len(self.nodes):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"found {self.list_running()}, expected a cluster of {len(self.nodes)} nodes")
-            time.sleep(PAUSE_S)
-
-    def list_running(self) -> list[str]:
-        """Return the names of the nodes that the living see."""
-        alive = next(node for node in self.nodes if node.running)
-        status = json.loads(alive.control("cluster_status", "--formatter", "json"))
-        return sorted(status["running_nodes"])
-
-    def list_queues(self) -> dict[str, tuple[str, RabbitNode | None]]:
-        """Return the type of every queue, and the leader of a quorum queue."""
-        alive = next(node for node in self.nodes if node.running)
-        listed = json.loads(alive.control("list_queues", "name", "type", "leader", "--formatter", "json"))
-        nodes = {node.node: node for node in self.nodes}
-        return {one["name"]: (one["type"], nodes.get(one["leader"])) for one in listed}
-
-    def stop(self) -> None:
-        """End every node in order; by force where it does not end."""
-        for node in self.nodes:
-            node.stop()
-
-
-def find_program(name: str) -> str:
-    """Find a program of PostgreSQL, in PATH or where Debian keeps them. Raises Missing."""
-    found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
-    if found is None:
-        raise Missing(f"no {name} of PostgreSQL")
-    return found
-
-
-class PostgreSQL(Service):
-    """A PostgreSQL of its own, on a port of 127.0.0.1; `url` is its database `warpsmith`."""
-
-    stop_signal = signal.SIGINT  # "fast": connections are ended
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.port = free_port()
-        self.data = directory / "data"
-        self.user = "postgres" if os.geteuid() == 0 else None
-
-    @property
-    def name(self) -> str:
-        """The role that owns everything."""
-        return self.user or pwd.getpwuid(os.geteuid()).pw_name
-
-    @property
-    def url(self) -> str:
-        return f"postgresql+psycopg://{self.name}@127.0.0.1:{self.port}/warpsmith"
-
-    def create(self) -> None:
-        """Make the cluster and its database, and start it."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if self.user is not None:
-            shutil.chown(self.directory, self.user)
-        make = [find_program("initdb"), "--auth=trust", "--no-sync", "--encoding=UTF8", "-D", str(self.data)]
-        subprocess.run(make, check=True, capture_output=True, user=self.user, cwd=self.directory)
-        self.start()
-        admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
-        with admin.connect() as connection:
-            connection.execute(text("CREATE DATABASE warpsmith"))
-        admin.dispose()
-
-    def command(self) -> list[str]:
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": str(self.port),
-            "unix_socket_directories": "",
-            "max_connections": "200",
-            "shared_buffers": "32MB",
-            "max_wal_size": "64MB",
-            "min_wal_size": "32MB",
-        }
-        return [
-            find_program("postgres"),
-            "-D",
-            str(self.data),
-            *(f"--{key}={value}" for key, value in settings.items()),
-        ]
-
-    def answers(self) -> bool:
-        probe = create_engine(self._url("postgres"), connect_args={"connect_timeout": 2})
-        try:
-            with probe.connect() as connection:
-                connection.execute(text("SELECT 1"))
-            return True
-        except DBAPIError:
-            return False
-        finally:
-            probe.dispose()
-
-    def _url(self, database: str) -> str:
-        return f"postgresql+psycopg://{self.name}@127.0.0.1:{self.port}/{database}"
-
-    def set_read_only(self, on: bool) -> None:
-        """Have new transactions read only, or no more; connections that are open are ended, so all of them see it."""
-        admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
-        value = "on" if on else "off"
-        with admin.connect() as connection:
-            connection.execute(text("SET default_transaction_read_only = off"))
-            connection.execute(text(f"ALTER DATABASE warpsmith SET default_transaction_read_only = {value}"))
-            self._end_connections(connection)
-        admin.dispose()
-
-    def end_connections(self) -> None:
-        """End every connection to the database, as a failover does."""
-        admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
-        with admin.connect() as connection:
-            self._end_connections(connection)
-        admin.dispose()
-
-    def execute(self, statement: str) -> Any:
-        """Execute a statement as the owner, outside of a transaction; returns the first value, if there are rows."""
-        admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
-        try:
-            with admin.connect() as connection:
-                result = connection.execute(text(statement))
-                return result.scalar() if result.returns_rows else None
-        finally:
-            admin.dispose()
-
-    @staticmethod
-    def _end_connections(connection: object) -> None:
-        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'warpsmith'"
-        connection.execute(text(query))  # type: ignore[attr-defined]
-
-
-class Replicated:
-    """A PostgreSQL and its streaming replica, which has every transaction before it counts as committed."""
-
-    NAME = "replica"
-
-    def __init__(self, directory: Path) -> None:
-        self.primary = PostgreSQL(directory / "primary")
-        self.replica = PostgreSQL(directory / "replica")
-
-    @property
-    def url(self) -> str:
-        """Both hosts, of which clients take the one that can be written to."""
-        hosts = f"host=127.0.0.1:{self.primary.port}&host=127.0.0.1:{self.replica.port}"
-        return f"postgresql+psycopg://{self.primary.name}@/warpsmith?{hosts}&target_session_attrs=read-write"
-
-    def create(self) -> None:
-        """Make and start both; returns when commits wait for the replica. Raises TimeoutError."""
-        self.primary.create()
-        self.replica.directory.mkdir(parents=True)
-        if self.replica.user is not None:
-            shutil.chown(self.replica.directory, self.replica.user)
-        source = f"host=127.0.0.1 port={self.primary.port} user={self.primary.name} application_name={self.NAME}"
-        copy = [find_program("pg_basebackup"), "-D", str(self.replica.data), "-d", source, "-R", "-X", "stream"]
-        copy += ["--checkpoint=fast", "--no-sync"]
-        subprocess.run(copy, check=True, capture_output=True, user=self.replica.user, cwd=self.replica.directory)
-        self.replica.start()
-        # Only now, and on the primary alone: a promoted replica must not wait for another.
-        self.primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{self.NAME}'")
-        self.primary.execute("SELECT pg_reload_conf()")
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while self.primary.execute("SELECT sync_state FROM pg_stat_replication") != "sync":
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no synchronous replica; its log is {self.replica.directory / 'server.log'}")
-            time.sleep(PAUSE_S)
-
-    def promote(self) -> None:
-        """Have the replica take writes; returns when it does."""
-        command = [find_program("pg_ctl"), "promote", "-w", "-D", str(self.replica.data)]
-        subprocess.run(command, check=True, capture_output=True, user=self.replica.user, cwd=self.replica.directory)
-
-    def stop(self) -> None:
-        """End both in order."""
-        self.primary.stop()
-        self.replica.stop()
+    def _ask(self, command: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_TIMEOUT_S)
+            connection.connect(str(self.directory / "redis.sock"))
+            connection.sendall(command + b"\r\n")
+            return connection.recv(64)

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.engine import make_url
 
-from benchmarks.chaos.services import find_program
+from benchmarks.chaos.postgresql import find_program
 from tests import REPOSITORY
 from tests.services import postgres_database
 from tests.support.api_support import SEARCH, client_of, database, settings_for

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +12,9 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.chaos.faults import mount, unmount
-from benchmarks.chaos.services import PostgreSQL, free_port
+from benchmarks.chaos.hosts import Host, Missing, Network
+from benchmarks.chaos.postgresql import PostgreSQL
+from benchmarks.chaos.services import free_port
 from tests.services import RedisServer
 from tests.support import scenario
 from tests.support.fleet import TARGET, Fleet
@@ -58,81 +59,60 @@ def test_the_judge_makes_no_verdict_of_a_full_disk(small_disk: Path) -> None:
         assert judge.judge(job, 120)["verdict"] == "accepted"
 
 
-NAMESPACE = "ws-partition"
-HERE, THERE = "10.213.7.1", "10.213.7.2"
-
-
 class Apart(Fleet):
-    """A fleet whose judge worker is on a network of its own."""
+    """A fleet whose judge worker is on a host of its own."""
+
+    def __init__(self, host: Host, home: Path, broker_url: str, database_url: str) -> None:
+        super().__init__(home, broker_url, database_url)
+        self.host = host
 
     def command(self, name: str) -> list[str]:
         """How process `name` is started."""
         command = super().command(name)
-        return ["ip", "netns", "exec", NAMESPACE, *command] if name == "judge" else command
-
-
-class Reachable(PostgreSQL):
-    """A PostgreSQL on the address that both networks have."""
-
-    def command(self) -> list[str]:
-        """The command line, listening there as well."""
-        hba = self.data / "pg_hba.conf"
-        if THERE not in hba.read_text():
-            with hba.open("a") as file:
-                file.write(f"host all all {THERE}/32 trust\nhost all all {HERE}/32 trust\n")
-        return [word.replace("=127.0.0.1", f"=127.0.0.1,{HERE}") for word in super().command()]
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+        return self.host.enter(command) if name == "judge" else command
 
 
 @pytest.fixture
-def network() -> Iterator[str]:
-    """A link between this network and `NAMESPACE`; its name here."""
+def network() -> Iterator[Network]:
+    """This machine and one more host."""
+    found = Network(1)
     try:
-        ip("netns", "add", NAMESPACE)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces here: {error}")
-    try:
-        ip("link", "add", "ws-here", "type", "veth", "peer", "name", "ws-there", "netns", NAMESPACE)
-        ip("addr", "add", f"{HERE}/30", "dev", "ws-here")
-        ip("link", "set", "ws-here", "up")
-        ip("-n", NAMESPACE, "addr", "add", f"{THERE}/30", "dev", "ws-there")
-        ip("-n", NAMESPACE, "link", "set", "ws-there", "up")
-        ip("-n", NAMESPACE, "link", "set", "lo", "up")
-        yield "ws-here"
+        found.create()
+        yield found
+    except Missing as missing:
+        pytest.skip(str(missing))
     finally:
-        ip("netns", "del", NAMESPACE)
+        found.remove()
 
 
 @needs_root
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
-def test_a_worker_that_is_cut_off_loses_its_step_and_comes_back(network: str, tmp_path: Path) -> None:
+def test_a_worker_that_is_cut_off_loses_its_step_and_comes_back(network: Network, tmp_path: Path) -> None:
+    (host,) = network.hosts
     with tempfile.TemporaryDirectory(prefix="ws-cut-") as directory:
         Path(directory).chmod(0o755)  # PostgreSQL runs as another user
-        postgres, redis = Reachable(Path(directory) / "postgresql"), RedisServer(Path(directory))
+        postgres = PostgreSQL(Path(directory) / "postgresql", address=network.address)
+        redis = RedisServer(Path(directory))
         postgres.create()
         port = free_port()
-        redis.start("--port", str(port), "--bind", HERE, "--protected-mode", "no")
-        url = postgres.url.replace("127.0.0.1", HERE)
-        broker = f"redis://{HERE}:{port}/0"
-        searching = Searching.create(url)
+        redis.start("--port", str(port), "--bind", network.address, "--protected-mode", "no")
+        broker = f"redis://{network.address}:{port}/0"
+        searching = Searching.create(postgres.url)
 
         def attempt() -> AttemptRow:
             with searching.db.reading() as session:
                 return session.scalars(select(AttemptRow)).one()
 
         try:
-            with Apart(tmp_path / "home", broker, url) as fleet:
+            with Apart(host, tmp_path / "home", broker, postgres.url) as fleet:
                 fleet.start("judge", "reconciler")
                 searching.begin(broker)
                 wait_until(lambda: attempt().state == "running", 90, f"a claim\n{fleet.logs()}")
                 first = attempt().owner
-                ip("link", "set", network, "down")
+                host.cut_off()
                 wait_until(lambda: attempt().state == "pending", 60, f"the lease to end\n{fleet.logs()}")
-                ip("link", "set", network, "up")
+                host.plug_in()
                 wait_until(lambda: searching.nodes()[0].verdict == "accepted", 150, f"the verdict\n{fleet.logs()}")
                 assert (attempt().state, attempt().tries > 1, attempt().owner != first) == ("succeeded", True, True)
         finally:

@@ -79,6 +79,21 @@ def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
 
 
 @pytest.mark.nightly
+def test_a_worker_outlives_a_broker_without_memory(tmp_path: Path, redis_server: RedisServer) -> None:
+    searching = Searching.create(tmp_path / "warpsmith.db")
+    assert searching.begin(redis_server.url) == 1
+    with redis_server.client() as client:
+        client.config_set("maxmemory", 1)
+        with Fleet(tmp_path / "home", redis_server.url, searching.url) as fleet:
+            fleet.start("judge", "reconciler")
+            wait_until(lambda: "maxmemory" in fleet.log("judge"), 120, f"a message that was taken\n{fleet.logs()}")
+            time.sleep(2.0)
+            client.config_set("maxmemory", 0)
+            wait_until(lambda: searching.nodes()[0].verdict == "accepted", 120, f"the baselines\n{fleet.logs()}")
+            assert fleet.processes["judge"].poll() is None, "the first one did it"
+
+
+@pytest.mark.nightly
 def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path, redis_server: RedisServer) -> None:
     from warpsmith.kernels_db.store.db import Database  # noqa: PLC0415
 
@@ -182,3 +197,4 @@ def test_delivery_is_json_late_and_one_at_a_time() -> None:
     assert conf.task_ignore_result
     assert conf.result_backend is None
     assert conf.broker_connection_max_retries is None
+    assert conf.broker_channel_error_retry, "a Redis without memory ends no worker"

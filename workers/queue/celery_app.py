@@ -36,13 +36,27 @@ from celery.signals import (
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log, tracing
-from warpsmith.workers.queue import process, redis_transport
+from warpsmith.workers.queue import amqp_transport, process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import await_schema
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
 from warpsmith.workers.settings import Settings, get_settings, split_addresses
 
 CONNECT_TIMEOUT_S = 4.0
+BROKER_HEARTBEAT_S = 6.0
+"""Seconds between heartbeats on a worker's connection to RabbitMQ, of which two may be missed.
+
+A node that is frozen or cut off closes no connection, so nothing else tells its workers to go to another. Of Celery's
+own 120 s and RabbitMQ's 60 s the lesser counts, so they stayed for two minutes; below 5 s a busy host misses some by
+itself.
+"""
+
+ANSWER_TIMEOUT_S = 10.0
+"""Seconds that a worker or the reconciler waits for RabbitMQ's answer, to a declaration for instance.
+
+No heartbeat is looked for meanwhile.
+"""
+
 VISIBILITY_TIMEOUT_S = 3600.0
 """Seconds after which Redis gives an unacknowledged message to another worker.
 
@@ -52,6 +66,7 @@ That worker's claim then finds the step done.
 LOOK_WAITS_S = 86400.0
 """Expiry of a beat message in seconds; the worker that finds one expired logs the drop."""
 
+amqp_transport.install()
 redis_transport.install()
 
 logger = log.get(__name__)
@@ -61,7 +76,8 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
     """Make a Celery application on the broker of `settings`.
 
     Tasks join it from `workers.queue.tasks` when a worker starts. `answer_timeout_s` is how long a process that only
-    sends waits for the broker's answers; a worker waits for messages as long as it takes.
+    sends waits for the broker's answers, by default ANSWER_TIMEOUT_S on RabbitMQ; a worker waits for messages as long
+    as it takes.
     """
     app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.queue.tasks"], set_as_current=False)
     step_limit = _longest_step_s(settings)
@@ -90,7 +106,10 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        # A Redis without memory, or that cannot write its disk, answers commands with errors: they end no worker.
+        broker_channel_error_retry=settings.broker.startswith("redis"),
         broker_connection_timeout=CONNECT_TIMEOUT_S,
+        broker_heartbeat=BROKER_HEARTBEAT_S,
         broker_use_ssl=_tls_options(settings),
         broker_transport_options=_transport_options(settings, answer_timeout_s),
         timezone="UTC",
@@ -134,7 +153,7 @@ def _tls_options(settings: Settings) -> dict[str, Any] | None:
 def _transport_options(settings: Settings, answer_timeout_s: float | None) -> dict[str, Any]:
     broker = settings.broker
     if not broker.startswith("redis"):
-        limits = {} if answer_timeout_s is None else dict.fromkeys(("read_timeout", "write_timeout"), answer_timeout_s)
+        limits = dict.fromkeys(("read_timeout", "write_timeout"), answer_timeout_s or ANSWER_TIMEOUT_S)
         # A quorum queue confirms a message when most of its nodes have it; before, a node's death may lose it.
         confirm = {"confirm_publish": True} if settings.queue_type == "quorum" else {}
         # A node that is cut off keeps a process from the next one no longer than its part of the time.

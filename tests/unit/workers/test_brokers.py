@@ -17,7 +17,7 @@ from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.broker import reach_broker
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.consumer import UNUSED, Consumer
-from warpsmith.workers.settings import Settings
+from warpsmith.workers.settings import Settings, split_addresses
 
 CLUSTER = "amqp://a:s3cret@127.0.0.1:9//;amqp://b:h1dden@127.0.0.1:10//"
 
@@ -56,6 +56,24 @@ def test_every_queue_of_ours_is_declared_as_the_setting_says() -> None:
         assert not classic.amqp.queues[name].queue_arguments
     assert quorum.conf.broker_transport_options["confirm_publish"] is True
     assert "confirm_publish" not in classic.conf.broker_transport_options
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_a_node_that_falls_silent_is_left_before_leases_end(queue_type: str) -> None:
+    settings = Settings(_env_file=None, broker_url=CLUSTER, queue_type=queue_type)
+    conf = make_app(settings).conf
+    # py-amqp gives a connection up that was silent for two heartbeats, and looks a few times in each.
+    noticed_s = conf.broker_heartbeat * (2 + 1 / conf.broker_heartbeat_checkrate)
+    reached_s = conf.broker_transport_options["connect_timeout"] * len(split_addresses(CLUSTER))
+    assert noticed_s + reached_s < settings.lease_s
+    assert conf.broker_heartbeat >= 5, "below that RabbitMQ's own pages count on false alarms"
+    for limit in ("read_timeout", "write_timeout"):
+        assert conf.broker_transport_options[limit] < settings.lease_s
+
+
+def test_the_api_waits_no_longer_than_it_is_told() -> None:
+    conf = make_app(Settings(_env_file=None, broker_url=CLUSTER), answer_timeout_s=2.0).conf
+    assert [conf.broker_transport_options[limit] for limit in ("read_timeout", "write_timeout")] == [2.0, 2.0]
 
 
 def test_a_worker_makes_no_queues_for_delays() -> None:
