@@ -104,9 +104,7 @@ def with_workloads(op: Op, fitted: Fitted, device: str, most: int = MOST_WORKLOA
     sections = document.get("targets", {})
     section = sections.get(device, document)
     recorded = [dict(shape.dtypes) for shape in fitted.counts]
-    kept = [
-        item for item in section["workloads"] if item["role"] != "bench" or item.get("dtypes", {}) not in recorded
-    ]
+    kept = [item for item in section["workloads"] if item["role"] != "bench" or item.get("dtypes", {}) not in recorded]
     ordered = sorted(fitted.counts.items(), key=lambda item: (-item[1], item[0].sizes, item[0].dtypes))
     taken = {item["id"] for item in kept}
     made = []

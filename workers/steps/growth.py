@@ -50,9 +50,9 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
         return []
     session.flush()
     policy, budget, spent = parse_policy(search.policy), parse_budget(search.budget), spend(search, now)
-    away = _are_baselines_away(session, search)
 
     def ask(nodes: list[NodeView]) -> list[Step]:
+        away = nodes[0].state == "judging" and _is_in_bundle(session, nodes[0])
         return decide(Tree(nodes, baselines_away=away), policy, budget, spent)
 
     try:
@@ -198,12 +198,11 @@ def _start_round(session: Session, search: SearchRow, steps: list[Step], now: fl
         add_event(session, search, "round.started", now, round=opened, best_node_id=search.best_node_id)
 
 
-def _are_baselines_away(session: Session, search: SearchRow) -> bool:
+def _is_in_bundle(session: Session, root: NodeView) -> bool:
     """Check whether a bundle holds the step that measures the baselines."""
-    of_root = (NodeRow.search_id == search.id, NodeRow.seq == 0, NodeRow.state == "judging")
-    held = (AttemptRow.state == "running", AttemptRow.owner.startswith(owner_of("")))
-    query = select(AttemptRow.id).join(NodeRow, NodeRow.id == AttemptRow.node_id)
-    return session.scalar(query.where(*of_root, AttemptRow.kind == "judge", *held).limit(1)) is not None
+    of_root = (AttemptRow.node_id == root.id, AttemptRow.kind == "judge", AttemptRow.state == "running")
+    held = AttemptRow.owner.startswith(owner_of(""))
+    return session.scalar(select(AttemptRow.id).where(*of_root, held).limit(1)) is not None
 
 
 def _any_open(session: Session, search: SearchRow) -> bool:

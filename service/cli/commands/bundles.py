@@ -173,7 +173,7 @@ def _write_one(
 
 
 def _describe(found: BundleDocument, directory: Path) -> dict[str, Any]:
-    return found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(directory)}
+    return found.model_dump(mode="json", exclude={"jobs", "verifications"}) | {"output": str(directory)}
 
 
 def _print_bundle(found: BundleDocument, directory: Path) -> None:
