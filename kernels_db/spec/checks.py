@@ -161,7 +161,11 @@ def _check_indices(parts: Parts) -> Iterator[SpecError]:
     """Check what the outputs of the check `indices` say that they are indices into."""
     if parts.input_count != len(parts.inputs):
         return
-    ranks = {item.name: len(item.shape) for _, item in parts.arguments() if item.shape and is_float(item.dtype)}
+    ranks = {
+        item.name: len(item.shape)
+        for _, item in parts.arguments()
+        if item.shape and all(map(is_float, parts.dtypes.get(item.dtype, (item.dtype,))))
+    }
     for field, output in parts.outputs:
         if not isinstance(output.check, IndicesCheck):
             continue

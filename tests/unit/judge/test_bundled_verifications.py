@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tests.support import steps_support
 from warpsmith.kernels_db.job.bundle import Champion, SignedVerification, digest
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.judge.protocol.answers import BadDirectory
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
+from warpsmith.workers.judge.protocol.directory import read_verifications
 from warpsmith.workers.judge.protocol.verifications import choose_verification, job_to_verify, read_verification
 
 SOURCE = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
@@ -88,3 +91,44 @@ def test_a_line_that_verifies_nothing_is_refused() -> None:
             read_verification(json.dumps({**one, "job": {**one["job"], name: value}}))
     with pytest.raises(BrokenDocument, match="champion"):
         read_verification(json.dumps({**one, "champion": {"ci95": None}}))
+
+
+def bundle_of(directory: Path, *lines: Any) -> list[SignedVerification]:
+    """What is read of a bundle's verifications.jsonl."""
+    screening: Any = {**verification(0), "nonce": "s0"}
+    screening["job"] = {**screening["job"], "level": "screen"}
+    header: Any = {"id": "bn", "target": str(steps_support.TARGET)}
+    (directory / "verifications.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_verifications(directory, header, [screening])
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {**verification(0)}
+    found["job"] = {**found["job"], "id": "v0"}
+    found["job_digest"] = digest(found["job"])
+    return {**found, **changes}
+
+
+def test_a_bundle_without_verifications_has_none(tmp_path: Path) -> None:
+    assert read_verifications(tmp_path, {"id": "bn"}, []) == []  # type: ignore[typeddict-item]
+    assert [one["nonce"] for one in bundle_of(tmp_path, line())] == ["v0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"screening": "s1"}, "line 1, screening: found 's1', expected the nonce of a screening of jobs.jsonl"),
+        ({"job_digest": "0"}, "line 1, job_digest: found '0'"),
+        ({"bundle_id": "other"}, "line 1, bundle_id: found 'other', expected 'bn'"),
+        ({"nonce": "s0", "job": {**line()["job"], "id": "s0"}}, "line 1, job_digest"),
+    ],
+)
+def test_a_line_that_is_none_of_the_bundle_is_told(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadDirectory) as told:
+        bundle_of(tmp_path, line(**changes))
+    assert message in str(told.value)
+
+
+def test_a_nonce_is_one_line_s_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadDirectory, match="line 2, nonce: found 'v0'"):
+        bundle_of(tmp_path, line(), line())
