@@ -129,9 +129,8 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
             )
         except steps.WrongState as error:
             raise WrongState.one(error.what, error.found, error.expected) from error
-        service.advance(
-            search_id
-        )  # where baselines leave, the first ideas are asked for; of steps that failed it goes on
+        # Once the baselines have left, the first ideas are asked for; and where steps failed, it goes on without them.
+        service.advance(search_id)
         if not answers:
             raise WrongState.one(f"search {search_id}", "no step that can be judged", "at least one that waits")
         return answers[0]
