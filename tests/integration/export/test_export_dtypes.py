@@ -110,7 +110,7 @@ def test_the_package_passes_its_own_checks(project: Path) -> None:
 
 def test_a_submission_has_one_dtype_and_the_library_all(tmp_path: Path) -> None:
     for name in ("kernelbench", "gpu-mode"):
-        with pytest.raises(SpecErrors, match="dtypes: found 2 choices of dtypes, expected one choice of dtypes"):
+        with pytest.raises(SpecErrors, match="dtypes: found '2 choices of dtypes', expected one choice of dtypes"):
             registry.named(name).write([KERNEL], tmp_path)
     written = registry.named("library").write([KERNEL], tmp_path)
     assert json.loads((written / "op.json").read_text())["dtypes"] == {"elem": ["float32", "float64"]}
