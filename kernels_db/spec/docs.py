@@ -127,7 +127,7 @@ again before every call. `outputs` may be empty, and the reference returns None.
 
 ## Several dtypes
 
-`dtypes` names dtypes, each name with those that it stands for. A tensor whose `dtype` is such a name has the one that
+`dtypes` names dtypes, each name with those that it may be. A tensor whose `dtype` is such a name has the one that
 the workload says, so one search with one budget judges every candidate on all of them:
 
 ```yaml

@@ -104,7 +104,7 @@ class Parts:
 
 
 def named_dtypes(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the context in which the tensors of a document are validated: the names that stand for dtypes."""
+    """Return the context in which the tensors of a document are validated: the names of dtypes."""
     named = document.get("dtypes")
     return {"dtypes": [name for name in named if isinstance(name, str)] if isinstance(named, dict) else []}
 

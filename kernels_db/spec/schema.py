@@ -43,7 +43,7 @@ from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
 MAX_NAMED_DTYPES = 8
 
 NamedDtypes = Annotated[Items[Dtype], Field(min_length=1, max_length=12)]
-"""The dtypes that one name stands for."""
+"""The dtypes that one name may be."""
 
 Role = Literal["bench", "test", "holdout"]
 
@@ -155,7 +155,7 @@ class Op(Spec):
     axes: Annotated[dict[Name, Axis], Field(max_length=MAX_AXES)] = Field(default_factory=dict)
     """The named sizes."""
     dtypes: Annotated[dict[Name, NamedDtypes], Field(max_length=MAX_NAMED_DTYPES)] = Field(default_factory=dict)
-    """Named dtypes, each with those that it stands for, such as `elem: [float32, bfloat16]`. Tensors have the name as
+    """Named dtypes, each with those that it may be, such as `elem: [float32, bfloat16]`. Tensors have the name as
     their dtype, each workload says which one that is, and a candidate is judged on all of them."""
     constraints: Items[BooleanExpr] = ()
     """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""
