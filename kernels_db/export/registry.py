@@ -19,6 +19,7 @@ from warpsmith.kernels_db.export import (
     vllm,
 )
 from warpsmith.kernels_db.export.configurations import spread
+from warpsmith.kernels_db.export.dtypes import of_each_dtype
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 
@@ -27,10 +28,10 @@ from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 class Format:
     """An export format and its `build`.
 
-    `build(kernel, directory)` writes a new directory below the one that it is given and returns it; where
-    `several`, more kernels of the same op may follow, and where `importable`, `name` may give the import name in place
-    of `module_name`. It raises FileExistsError where that directory exists, and SpecErrors where the format cannot say
-    the op.
+    `build(kernel, directory)` writes a new directory below the one that it is given and returns it. Where `several`,
+    more kernels of the same op may follow; where `whole`, the kernel is written as it is stored, with all its dtypes
+    and configurations; where `importable`, `name` may give the import name in place of `module_name`. It raises
+    FileExistsError where that directory exists, and SpecErrors where the format cannot say the op.
     """
 
     name: str
@@ -38,11 +39,13 @@ class Format:
     build: Callable[..., Path]
     several: bool = False
     importable: bool = True
+    whole: bool = False
 
     def write(self, kernels: Sequence[ExportedKernel], directory: Path, name: str | None = None) -> Path:
         """Call `build` with one kernel or several; `name` is the import name, where it is not `module_name`.
 
-        A format that holds several has each kernel's configurations too (`configurations.spread`).
+        A format that holds several has each kernel's dtypes and configurations too (`dtypes.of_each_dtype`,
+        `configurations.spread`); one that is `whole` has the kernel as it is stored.
 
         Raises SpecErrors as well where the format has room for one alone. A name only for a format that is importable.
         """
@@ -51,7 +54,12 @@ class Format:
             expected = f"one: a submission to a benchmark is one kernel; of the formats {able} hold several"
             raise SpecErrors([SpecError("kernels", f"{len(kernels)} kernels", expected)])
         given = {} if name is None else {"name": name}
-        spreads = [spread(kernel) for kernel in kernels]
+        typed = kernels if self.whole else [one for kernel in kernels for one in of_each_dtype(kernel)]
+        if len(typed) > 1 and not self.several:
+            able = ", ".join(each.name for each in FORMATS if each.several or each.whole)
+            expected = f"one choice of dtypes: a submission to a benchmark has one; of the formats {able} hold several"
+            raise SpecErrors([SpecError("dtypes", f"{len(typed)} choices of dtypes", expected)])
+        spreads = [spread(kernel) for kernel in typed]
         held = [one for found in spreads for one in (found if self.several else found[:1])]
         return self.build(held[0], directory, *held[1:], **given)
 
@@ -71,6 +79,7 @@ FORMATS = (
         "The kernel with its op, whole verdict and lineage, for another Warpsmith",
         library.build,
         importable=False,
+        whole=True,
     ),
 )
 """The first is the default."""

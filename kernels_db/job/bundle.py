@@ -1,9 +1,10 @@
 """Bundles: judge jobs for a host that the service cannot reach, and their verdicts.
 
-    bundle.json      BundleHeader
-    jobs.jsonl       one SignedJob a line, written by the service
-    verdicts.jsonl   one SignedVerdict a line, written by the judge there
-    unjudged.jsonl   one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
+    bundle.json           BundleHeader
+    jobs.jsonl            one SignedJob a line, written by the service
+    verifications.jsonl   one SignedVerification a line: jobs that are judged where their screening comes out best
+    verdicts.jsonl        one SignedVerdict a line, written by the judge there
+    unjudged.jsonl        one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
 
 A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the signature
 covers the job. Standard library only: the other host has no more.
@@ -21,6 +22,7 @@ from warpsmith.kernels_db.job.documents import Job, Verdict
 FORMAT = "warpsmith-bundle"
 VERSION = 1
 HEADER, JOBS, VERDICTS, UNJUDGED = "bundle.json", "jobs.jsonl", "verdicts.jsonl", "unjudged.jsonl"
+VERIFICATIONS = "verifications.jsonl"
 LONGEST_REASON = 4000
 """Characters of `Unjudged.reason`."""
 
@@ -59,6 +61,24 @@ class SignedJob(Ticket):
 
     signature: str
     job: Job
+
+
+class Champion(TypedDict):
+    """The best verified candidate of a search when its bundle was made: its speed-up and the 95 % interval."""
+
+    score: float
+    ci95: list[float] | None
+
+
+class SignedVerification(SignedJob):
+    """One line of verifications.jsonl: the full verification of a candidate that is screened in the same bundle.
+
+    Its ticket names the screening's step, and has a nonce of its own. screening: the nonce of the screening's job.
+    champion: what the candidate must be faster than to be worth it; null: no candidate is verified yet.
+    """
+
+    screening: str
+    champion: Champion | None
 
 
 class SignedVerdict(Ticket):

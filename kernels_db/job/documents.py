@@ -117,6 +117,7 @@ class ResolvedWorkload(TypedDict):
     min_bytes: int
     flops: int | None
     weight: NotRequired[float]  # how often it occurs, above 0: its part in the score; absent: 1
+    dtypes: NotRequired[dict[str, str]]  # of the op's named dtypes, for people; inputs and outputs have them
     derived: NotRequired[bool]  # true: the op does not declare it; a reference that fails on it is not at fault
 
 

@@ -18,7 +18,7 @@ def build_envelope(
     `axes` holds, for each axis, every value that was verified, their smallest and largest, and what divides all of
     them; `relations` what holds between two axes: hold-outs are derived within these alone. `inputs` holds dtype, rank
     and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what the
-    op says that they may hold (`values`), beyond which nothing was asked.
+    op says that they may hold (`values`), beyond which nothing was asked. A tensor of several dtypes has all of them.
     """
     axes: dict[str, set[int]] = {}
     for workload in workloads:
@@ -30,7 +30,7 @@ def build_envelope(
         inputs.append(
             {
                 "name": first["name"],
-                "dtype": first["dtype"],
+                "dtype": " or ".join(dict.fromkeys(w["inputs"][position]["dtype"] for w in workloads)),
                 "rank": None if first["shape"] is None else len(first["shape"]),
                 "contiguous": all(w["inputs"][position]["strides"] is None for w in workloads),
                 "mutated": first["mutated"],
@@ -47,7 +47,10 @@ def build_envelope(
         },
         "relations": [list(one) for one in find_relations([w["axes"] for w in workloads], varying)],
         "inputs": inputs,
-        "outputs": [{"name": o["name"], "dtype": o["dtype"]} for o in workloads[0]["outputs"]],
+        "outputs": [
+            {"name": o["name"], "dtype": " or ".join(dict.fromkeys(w["outputs"][position]["dtype"] for w in workloads))}
+            for position, o in enumerate(workloads[0]["outputs"])
+        ],
         "shapes": [{"id": w["id"], "role": w["role"], "axes": w["axes"]} for w in workloads],
         "versions": versions,
     }

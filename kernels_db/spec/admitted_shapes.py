@@ -28,13 +28,14 @@ class AdmittedShapes:
     """The shapes of a job, and which others may join them.
 
     axes: the declared sizes of each axis of the workloads, rising. known: the axes of all that there are, `found` those
-    that were kept.
+    that were kept. taken: ids of other workloads.
     """
 
     op: Op
     workloads: Sequence[Workload]
     bind: Bind
     bytes_of: Callable[[ResolvedWorkload], int]
+    taken: Sequence[str] = ()
     axes: dict[str, list[int]] = field(init=False)
     known: list[Sizes] = field(init=False)
     found: list[Workload] = field(default_factory=list)
@@ -86,11 +87,11 @@ class AdmittedShapes:
 
     def shaped(self, like: Workload, sizes: dict[str, int]) -> Workload:
         """Return a hold-out of other sizes, with the inputs' distributions of another workload."""
-        return Workload(id="holdout", role="holdout", axes=sizes, inputs=like.inputs)
+        return Workload(id="holdout", role="holdout", axes=sizes, dtypes=like.dtypes, inputs=like.inputs)
 
     def keep(self, workload: Workload) -> None:
         """Keep a shape, under the next id that the op does not use."""
-        taken = {item.id for item in (*self.workloads, *self.found)}
+        taken = {*self.taken, *(item.id for item in (*self.workloads, *self.found))}
         name = next(name for n in itertools.count(1) if (name := f"holdout-{n}") not in taken)
         self.known.append(workload.axes)
         self.found.append(workload.model_copy(update={"id": name}))

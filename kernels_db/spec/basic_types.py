@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from warpsmith.kernels_db.spec import expr
@@ -122,6 +122,15 @@ def _dtype(text: str) -> str:
     return text
 
 
+def _element_type(text: str, info: ValidationInfo) -> str:
+    """Check a dtype, or a name among those of the document, which `context["dtypes"]` holds."""
+    named = (info.context or {}).get("dtypes", ())
+    if text in DTYPE_BYTES or text in named:
+        return text
+    among = f"{', '.join(DTYPE_BYTES)}{', or one of dtypes: ' if named else ''}{', '.join(named)}"
+    raise refuse(f"one of {among}{suggest(text, [*DTYPE_BYTES, *named], DTYPE_ALIASES)}")
+
+
 def _dimension(value: Any) -> Any:
     if isinstance(value, str):
         return _name(value)
@@ -218,6 +227,9 @@ CallName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_
 
 Dtype = Annotated[str, AfterValidator(_dtype)]
 """A dtype by torch's name."""
+
+ElementType = Annotated[str, AfterValidator(_element_type)]
+"""A dtype, or a name of the op's `dtypes`."""
 
 Dimension = Annotated[int | str, BeforeValidator(_dimension)]
 """An axis name or a positive integer."""

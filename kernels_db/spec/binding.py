@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from warpsmith.kernels_db.job.attack_documents import InputValues
 from warpsmith.kernels_db.job.documents import ResolvedInput
@@ -16,9 +16,10 @@ from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE, MAX_ELEMENTS, i
 from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
 from warpsmith.kernels_db.spec.errors import SpecError, listed
 from warpsmith.kernels_db.spec.schema import InputOverride
-from warpsmith.kernels_db.spec.tensors import Axis, ConstAxis, ExprAxis, Input, Values, VarAxis
+from warpsmith.kernels_db.spec.tensors import Axis, ConstAxis, ExprAxis, Input, Output, Values, VarAxis
 
 Sizes = Mapping[str, int]
+Typed = TypeVar("Typed", Input, Output)
 
 
 def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
@@ -201,6 +202,12 @@ def bind_value(field: str, value: bool | int | float, dtype: str) -> bool | int 
     if isinstance(value, float) or not lowest <= value <= highest:
         raise SpecError(field, value, f"an integer from {lowest} to {highest} for dtype {dtype}")
     return value
+
+
+def with_dtype(item: Typed, dtypes: Mapping[str, str]) -> Typed:
+    """Return a tensor with the dtype that a workload gives its named one."""
+    dtype = dtypes.get(item.dtype, item.dtype)
+    return item if dtype == item.dtype else item.model_copy(update={"dtype": dtype})
 
 
 def bind_input(field: str, item: Input, override_field: str, override: InputOverride, bound: Sizes) -> ResolvedInput:

@@ -10,8 +10,8 @@ from functools import partial
 
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES, experts_among
 from warpsmith.kernels_db.spec import expr
-from warpsmith.kernels_db.spec.basic_types import is_float
-from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
+from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES, is_float
+from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes, with_dtype
 from warpsmith.kernels_db.spec.errors import MAX_ERRORS, SpecError, listed
 from warpsmith.kernels_db.spec.experts import disagreements, presets_of
 from warpsmith.kernels_db.spec.near_misses import suggest
@@ -42,6 +42,7 @@ def check(parts: Parts) -> list[SpecError]:
 def _disagreements(parts: Parts) -> Iterator[SpecError]:
     yield from _check_names(parts)
     yield from _check_axis_references(parts)
+    yield from _check_dtypes(parts)
     yield from _check_inputs(parts)
     yield from _check_indices(parts)
     yield from check_sources(parts)
@@ -110,6 +111,30 @@ def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
         yield SpecError(f"axes.{name}.expr", found, "an expression that does not depend on the axis itself")
 
 
+def _check_dtypes(parts: Parts) -> Iterator[SpecError]:
+    """Check that named dtypes are told from dtypes, are those of tensors, and are timed, each of them."""
+    tensors = {item.dtype for _, item in parts.arguments() if item.shape is not None}
+    tensors |= {output.dtype for _, output in parts.outputs}
+    whole = (parts.input_count, parts.output_count or 0) == (len(parts.inputs), len(parts.outputs))
+    for name, dtypes in parts.dtypes.items():
+        if name in DTYPE_BYTES:
+            yield SpecError(f"dtypes.{name}", name, "a name that no dtype has")
+        elif whole and name not in tensors:
+            yield SpecError(f"dtypes.{name}", name, "a name that the dtype of some tensor is")
+        for index, dtype in enumerate(dtypes):
+            if dtype in dtypes[:index]:
+                yield SpecError(f"dtypes.{name}[{index}]", dtype, "each dtype once")
+        for field, workloads, complete in parts.workload_lists:
+            timed = {workload.dtypes.get(name) for _, workload in workloads if workload.role == "bench"}
+            for index, dtype in enumerate(dtypes):
+                if complete and dtype not in timed:
+                    expected = f"a dtype that a bench workload of {field} has: candidates are judged on all of them"
+                    yield SpecError(f"dtypes.{name}[{index}]", dtype, expected)
+    for field, item in parts.inputs:
+        if item.shape is None and item.dtype in parts.dtypes:
+            yield SpecError(f"{field}.dtype", item.dtype, f"one of {', '.join(DTYPE_BYTES)}, for the input is a scalar")
+
+
 def _check_inputs(parts: Parts) -> Iterator[SpecError]:
     for field, item in parts.inputs:
         if item.alignment is not None and item.alignment & (item.alignment - 1):
@@ -136,7 +161,11 @@ def _check_indices(parts: Parts) -> Iterator[SpecError]:
     """Check what the outputs of the check `indices` say that they are indices into."""
     if parts.input_count != len(parts.inputs):
         return
-    ranks = {item.name: len(item.shape) for _, item in parts.arguments() if item.shape and is_float(item.dtype)}
+    ranks = {
+        item.name: len(item.shape)
+        for _, item in parts.arguments()
+        if item.shape and all(map(is_float, parts.dtypes.get(item.dtype, (item.dtype,))))
+    }
     for field, output in parts.outputs:
         if not isinstance(output.check, IndicesCheck):
             continue
@@ -195,6 +224,14 @@ def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError
                 yield SpecError(f"{field}.axes.{name}", size, expected)
             elif name in parts.axes and name not in variables:
                 yield SpecError(f"{field}.axes.{name}", size, f"nothing, for the axis is {parts.axes[name].kind}")
+        for name in sorted(parts.dtypes.keys() - workload.dtypes.keys()):
+            yield SpecError(f"{field}.dtypes.{name}", None, f"one of {listed(parts.dtypes[name])}")
+        for name, dtype in workload.dtypes.items():
+            if name not in parts.dtypes:
+                known = f"a name of dtypes: one of {listed(sorted(parts.dtypes))}" if parts.dtypes else "no dtypes"
+                yield SpecError(f"{field}.dtypes.{name}", dtype, known + suggest(name, parts.dtypes))
+            elif dtype not in parts.dtypes[name]:
+                yield SpecError(f"{field}.dtypes.{name}", dtype, f"one of {listed(parts.dtypes[name])}")
         if parts.input_count == len(parts.inputs):
             for name in sorted(workload.inputs.keys() - names):
                 expected = f"an input: one of {listed(sorted(names))}{suggest(name, names)}"
@@ -204,7 +241,7 @@ def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError
 def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[SpecError]:
     """Bind everything for one workload."""
     variables = {name for name, axis in parts.axes.items() if isinstance(axis, VarAxis)}
-    if not variables <= workload.axes.keys():
+    if not (variables <= workload.axes.keys() and parts.dtypes.keys() <= workload.dtypes.keys()):
         return
     try:
         bound = bind_axes(parts.axes, workload.axes)
@@ -217,7 +254,8 @@ def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[Spec
     bindings: list[Callable[[], object]] = []
     for place, item in parts.arguments():
         override = workload.inputs.get(item.name, _NO_OVERRIDE)
-        bindings.append(partial(bind_input, place, item, f"{field}.inputs.{item.name}", override, bound))
+        typed = with_dtype(item, workload.dtypes)
+        bindings.append(partial(bind_input, place, typed, f"{field}.inputs.{item.name}", override, bound))
     for place, output in parts.outputs:
         bindings.append(partial(bind_shape, f"{place}.shape", output.shape, bound))
     for name, value in (("flops", parts.limits.flops), ("bytes", parts.limits.bytes)):

@@ -27,6 +27,7 @@ _NAMED: Sequence[tuple[Any, str]] = (
     (basic_types.CallName, "dotted name"),
     (basic_types.Weight, "number above 0"),
     (basic_types.Size, "integer from 1 to 2^48"),
+    (basic_types.ElementType, "dtype, or a name of `dtypes`"),
     (basic_types.Dtype, "dtype"),
     (basic_types.Label, "label"),
     (basic_types.Name, "name"),
@@ -123,6 +124,25 @@ way fits a signed 64-bit integer. Expressions are evaluated by Warpsmith's own c
 
 An input with `mutated: true` is written by `run`. It is then compared with what the reference leaves in it, and filled
 again before every call. `outputs` may be empty, and the reference returns None. See `examples/fused_add_mul_relu.yaml`.
+
+## Several dtypes
+
+`dtypes` names dtypes, each name with those that it may be. A tensor whose `dtype` is such a name has the one that
+the workload says, so one search with one budget judges every candidate on all of them:
+
+```yaml
+dtypes:
+  elem: [float32, bfloat16]
+inputs:
+  - {{name: x, shape: [rows, columns], dtype: elem}}
+workloads:
+  - {{id: wide, role: bench, axes: {{rows: 64, columns: 512}}, dtypes: {{elem: float32}}}}
+  - {{id: wide_bf16, role: bench, axes: {{rows: 64, columns: 512}}, dtypes: {{elem: bfloat16}}}}
+```
+
+Every dtype is that of a bench workload in each list of workloads: the score is the mean over all of them, by their
+weights. `run` tells them apart by the tensors that it gets (`if x.dtype == torch.float32:`). Hold-outs are derived for
+each choice of dtypes. Numbers have one dtype.
 
 ## Modules with state
 

@@ -40,13 +40,15 @@ def derived_holdouts(
     bytes_of: Callable[[ResolvedWorkload], int],
     rng: random.Random,
     numbers: SizeNumbers | None = None,
+    taken: Sequence[str] = (),
 ) -> list[Workload]:
     """Return up to DERIVED workloads of role `holdout` near `workloads`, and those for a candidate's `numbers`.
 
     There are fewer where no other shape fits. `bind` resolves a workload and raises SpecErrors where it cannot be
-    one; `bytes_of` is the size of its tensors; `numbers`: None without a candidate.
+    one; `bytes_of` is the size of its tensors; `numbers`: None without a candidate; `taken`: ids of others. All of
+    `workloads` have the same dtypes.
     """
-    shapes = AdmittedShapes(op, workloads, bind, bytes_of)
+    shapes = AdmittedShapes(op, workloads, bind, bytes_of, taken)
     if not shapes.varying:
         return []
     most = max(bytes_of(bind(item)) for item in workloads)

@@ -18,7 +18,7 @@ from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, limited
 from warpsmith.kernels_db.spec.field_errors import converted
 from warpsmith.kernels_db.spec.lines import with_lines
 from warpsmith.kernels_db.spec.near_misses import few_suggestions
-from warpsmith.kernels_db.spec.parts import parts_of
+from warpsmith.kernels_db.spec.parts import named_dtypes, parts_of
 from warpsmith.kernels_db.spec.schema import Op, Workload
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
@@ -62,7 +62,7 @@ def parse_op(document: Mapping[str, Any]) -> Op:
     errors: list[SpecError] = []
     with few_suggestions():
         try:
-            op = Op.model_validate(document)
+            op = Op.model_validate(document, context=named_dtypes(document))
         except ValidationError as error:
             errors = converted(error, Op, document)
         told = {error.field for error in errors}

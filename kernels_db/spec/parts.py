@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.dist import Dist, amounts
-from warpsmith.kernels_db.spec.schema import Limits, Objective, Workload
+from warpsmith.kernels_db.spec.schema import Limits, NamedDtypes, Objective, Workload
 from warpsmith.kernels_db.spec.tensors import Axis, ExprAxis, Input, Output, Shape, State
 
 _AXIS: TypeAdapter[Axis] = TypeAdapter(Axis)
+_DTYPES: TypeAdapter[Sequence[str]] = TypeAdapter(NamedDtypes)
 _SHAPE: TypeAdapter[Sequence[int | str]] = TypeAdapter(Shape)
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+Context = dict[str, list[str]]
 Placed = list[tuple[str, T]]
 """Parts with their fields, such as `inputs[1]`."""
 
@@ -44,6 +47,7 @@ class Parts:
     has_model: bool
     axis_names: frozenset[str]
     axes: dict[str, Axis]
+    dtypes: dict[str, tuple[str, ...]]
     constraints: Placed[str]
     inputs: Placed[Input]
     input_count: int | None
@@ -99,34 +103,48 @@ class Parts:
         yield "limits.bytes", self.limits.bytes
 
 
+def named_dtypes(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the context in which the tensors of a document are validated: the names of dtypes."""
+    named = document.get("dtypes")
+    return {"dtypes": [name for name in named if isinstance(name, str)] if isinstance(named, dict) else []}
+
+
 def parts_of(document: Mapping[str, Any]) -> Parts:
     """Pick the well-formed parts out of `document`."""
     axes = document.get("axes")
     axes = axes if isinstance(axes, dict) else {}
+    named = document.get("dtypes")
+    named = named if isinstance(named, dict) else {}
+    context = named_dtypes(document)
     reference = document.get("reference")
     return Parts(
         reference=reference if isinstance(reference, str) else None,
         has_model=document.get("init") is not None or bool(document.get("state")),
         axis_names=frozenset(axes),
         axes={name: axis for name, raw in axes.items() if (axis := _valid(_AXIS.validate_python, raw)) is not None},
+        dtypes={
+            name: tuple(found)
+            for name, raw in named.items()
+            if (found := _valid(_DTYPES.validate_python, raw)) is not None
+        },
         constraints=[(field, raw) for field, raw in _listed(document, "constraints") if _is_condition(raw)],
-        inputs=_models(Input, _listed(document, "inputs")),
+        inputs=_models(Input, _listed(document, "inputs"), context),
         input_count=_count(document, "inputs"),
-        outputs=_models(Output, _listed(document, "outputs")),
+        outputs=_models(Output, _listed(document, "outputs"), context),
         output_count=_count(document, "outputs"),
-        state=_models(State, _listed(document, "state")),
+        state=_models(State, _listed(document, "state"), context),
         workload_lists=list(_workload_lists(document)),
         limits=_valid(Limits.model_validate, document.get("limits", {})) or Limits(),
         objective=_valid(Objective.model_validate, document.get("objective", {})) or Objective(),
-        other_shapes=list(_other_shapes(document)),
+        other_shapes=list(_other_shapes(document, context)),
     )
 
 
-def _other_shapes(document: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int | str]]]:
+def _other_shapes(document: Mapping[str, Any], context: Context) -> Iterator[tuple[str, Sequence[int | str]]]:
     kinds: dict[str, type[BaseModel]] = {"inputs": Input, "outputs": Output, "state": State}
     for name, model in kinds.items():
         for field, raw in _listed(document, name):
-            if isinstance(raw, dict) and raw.get("shape") is not None and _valid(model.model_validate, raw) is None:
+            if isinstance(raw, dict) and raw.get("shape") is not None and _validated(model, raw, context) is None:
                 shape = _valid(_SHAPE.validate_python, raw["shape"])
                 if shape is not None:
                     yield f"{field}.shape", shape
@@ -165,5 +183,9 @@ def _listed(document: Mapping[str, Any], name: str, prefix: str = "") -> Placed[
     return [(f"{prefix}{name}[{i}]", item) for i, item in enumerate(raw)] if isinstance(raw, list | tuple) else []
 
 
-def _models(model: type[M], items: Placed[Any]) -> Placed[M]:
-    return [(field, found) for field, raw in items if (found := _valid(model.model_validate, raw)) is not None]
+def _models(model: type[M], items: Placed[Any], context: Context | None = None) -> Placed[M]:
+    return [(field, found) for field, raw in items if (found := _validated(model, raw, context)) is not None]
+
+
+def _validated(model: type[M], raw: Any, context: Context | None) -> M | None:
+    return _valid(partial(model.model_validate, context=context), raw)

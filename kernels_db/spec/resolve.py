@@ -21,7 +21,7 @@ from warpsmith.kernels_db.job.documents import (
 )
 from warpsmith.kernels_db.job.size_numbers import size_numbers
 from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
-from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent
+from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent, with_dtype
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.experts import expert_source
 from warpsmith.kernels_db.spec.holdouts import derived_holdouts
@@ -82,14 +82,17 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
         inputs = [
             bind_input(
                 f"inputs.{item.name}",
-                item,
+                with_dtype(item, workload.dtypes),
                 f"workloads.{workload.id}.inputs.{item.name}",
                 workload.inputs.get(item.name, _NO_OVERRIDE),
                 bound,
             )
             for item in arguments(op)
         ]
-        outputs = [_resolve_output(f"outputs.{output.name}", output, bound) for output in op.outputs]
+        outputs = [
+            _resolve_output(f"outputs.{output.name}", with_dtype(output, workload.dtypes), bound)
+            for output in op.outputs
+        ]
         flops, least_bytes = op.limits.flops, op.limits.bytes
         min_bytes = traffic(inputs, outputs) if least_bytes is None else amount("limits.bytes", least_bytes, bound)
         resolved: ResolvedWorkload = {
@@ -103,6 +106,8 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
         }
         if workload.weight != 1.0:
             resolved["weight"] = workload.weight
+        if workload.dtypes:
+            resolved["dtypes"] = dict(workload.dtypes)
         return resolved
     except SpecError as error:
         raise SpecErrors([error]) from None
@@ -164,7 +169,11 @@ def build_job(
         if not benches:
             rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
             numbers = None if candidate is None else size_numbers(candidate["source"])
-            derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng, numbers)
+            for chosen in op.dtypes_for(target):  # each dtype may be a way of its own through a candidate
+                alike = [item for item in workloads if item.dtypes == chosen]
+                taken = [item.id for item in (*workloads, *derived)]
+                bind = partial(resolve_workload, op)
+                derived += derived_holdouts(op, alike, bind, workload_bytes, rng, numbers, taken)
     limits = DEFAULT_LIMITS if limits is None else limits
     if level == "verify":
         limits = {**limits, "attack_s": limits.get("attack_s", ATTACK_S[target.device])}

@@ -21,6 +21,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     Amount,
     BooleanExpr,
     CallName,
+    Dtype,
     Items,
     Label,
     Name,
@@ -38,6 +39,11 @@ from warpsmith.kernels_db.spec.experts import Expert, ExpertName
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
+
+MAX_NAMED_DTYPES = 8
+
+NamedDtypes = Annotated[Items[Dtype], Field(min_length=1, max_length=12)]
+"""The dtypes that one name may be."""
 
 Role = Literal["bench", "test", "holdout"]
 
@@ -62,6 +68,8 @@ class Workload(Spec):
     """`bench`: timed, and shown to the search. `test`: checked only. `holdout`: checked in verification, not shown."""
     axes: dict[str, Size] = Field(default_factory=dict)
     """A size for every var axis."""
+    dtypes: dict[str, Dtype] = Field(default_factory=dict)
+    """A dtype for every name of the op's `dtypes`."""
     inputs: dict[str, InputOverride] = Field(default_factory=dict)
     """Changes by input name."""
     weight: Weight = 1.0
@@ -146,6 +154,9 @@ class Op(Spec):
     """The kind of op (`normalization`, `gemm`, ...): where similar kernels are looked for."""
     axes: Annotated[dict[Name, Axis], Field(max_length=MAX_AXES)] = Field(default_factory=dict)
     """The named sizes."""
+    dtypes: Annotated[dict[Name, NamedDtypes], Field(max_length=MAX_NAMED_DTYPES)] = Field(default_factory=dict)
+    """Named dtypes, each with those that it may be, such as `elem: [float32, bfloat16]`. Tensors have the name as
+    their dtype, each workload says which one that is, and a candidate is judged on all of them."""
     constraints: Items[BooleanExpr] = ()
     """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""
     inputs: Annotated[Items[Input], Field(min_length=1, max_length=MAX_TENSORS)]
@@ -203,9 +214,8 @@ class Op(Spec):
 
     def semantic_document(self) -> dict[str, Any]:
         """Return those fields of `document` that define the computation, without descriptions."""
-        fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math", "accuracy")
         document = self.document()
-        return {field: _undescribed(document[field]) for field in fields if field in document}
+        return {field: _undescribed(document[field]) for field in _MEANING if field in document}
 
     def workloads_for(self, target: Target) -> list[Workload]:
         """Return the workloads of `target`'s device type."""
@@ -213,11 +223,51 @@ class Op(Spec):
 
     def workloads_by_device(self) -> dict[str, list[Workload]]:
         """Return the workloads of every device type; empty where the op is for another one."""
-        sections = {"cpu": self.targets.cpu, "cuda": self.targets.cuda}
         return {
             device: list(self.workloads if section is None else section.workloads)
-            for device, section in sections.items()
+            for device, section in self._sections()
         }
+
+    def dtypes_for(self, target: Target) -> list[dict[str, str]]:
+        """Return the dtypes of the named ones that workloads of `target` have, each choice once.
+
+        One choice, of nothing, where the op names no dtypes.
+        """
+        found: list[dict[str, str]] = []
+        for workload in self.workloads_for(target):
+            if workload.dtypes not in found:
+                found.append(dict(workload.dtypes))
+        return found
+
+    def with_dtypes(self, chosen: Mapping[str, str]) -> Op:
+        """Return the op with `chosen` in place of its named dtypes, and with the workloads of these dtypes alone.
+
+        A type of device without such a workload loses its own list. Raises ValueError where nothing has these dtypes.
+        """
+        if not self.dtypes:
+            return self
+        document = self.document()
+        del document["dtypes"]
+        for field in ("inputs", "outputs", "state"):
+            for item in document.get(field, ()):
+                item["dtype"] = chosen.get(item["dtype"], item["dtype"])
+        targets = document.get("targets", {})
+        lists = [(document, self.workloads)]
+        lists += [(targets[device], section.workloads) for device, section in self._sections() if section is not None]
+        for place, workloads in lists:
+            rows = zip(place["workloads"], workloads, strict=True)
+            place["workloads"] = [row for row, workload in rows if workload.dtypes == chosen]
+            for row in place["workloads"]:
+                row.pop("dtypes", None)
+        for device in [device for device in targets if not targets[device]["workloads"]]:
+            del targets[device]
+        document["workloads"] = document["workloads"] or next(
+            (section["workloads"] for section in targets.values()), []
+        )
+        return Op.model_validate(document)
+
+    def _sections(self) -> list[tuple[str, TargetSection | None]]:
+        return [("cpu", self.targets.cpu), ("cuda", self.targets.cuda)]
 
     def workload(self, target: Target, workload_id: str) -> Workload:
         """Return the workload of that id; raises SpecErrors naming the ids there are."""
@@ -227,6 +277,22 @@ class Op(Spec):
                 return workload
         ids = [item.id for item in workloads]
         raise SpecErrors([SpecError("workload", workload_id, one_of(workload_id, ids))])
+
+
+_MEANING: tuple[str, ...] = (
+    "name",
+    "axes",
+    "dtypes",
+    "constraints",
+    "inputs",
+    "outputs",
+    "reference",
+    "init",
+    "state",
+    "math",
+    "accuracy",
+)
+"""The fields that define what an op computes."""
 
 
 def _digest(document: Mapping[str, Any]) -> str:

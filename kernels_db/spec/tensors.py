@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, model_validator
 
 from warpsmith.kernels_db.spec.basic_types import (
+    INTEGER_RANGE,
     MAX_RANK,
     Amount,
     Dimension,
-    Dtype,
+    ElementType,
     IntegerExpr,
     Items,
     Name,
@@ -19,7 +20,6 @@ from warpsmith.kernels_db.spec.basic_types import (
     Size,
     Spec,
     Text,
-    is_float,
     refuse,
 )
 from warpsmith.kernels_db.spec.dist import Dist
@@ -84,8 +84,8 @@ class Input(Spec):
     """The argument's name."""
     shape: Shape | None = None
     """Axis names and integers, outermost first; null or absent for a scalar. An empty list: a tensor of one element."""
-    dtype: Dtype
-    """Element type, by torch's name. A scalar's value is a Python number of this type."""
+    dtype: ElementType
+    """Element type, by torch's name or by one of `dtypes`. A scalar's value is a Python number of this type."""
     dist: Dist | None = None
     """How values are drawn. Default: standard normal for floating dtypes, a fair coin for bool; integers must say."""
     value: Number | None = None
@@ -116,8 +116,8 @@ class State(Spec):
     """Where the module keeps it: its key in `state_dict()`, such as `linear.weight`."""
     shape: Shape
     """Axis names and integers."""
-    dtype: Dtype
-    """Element type, by torch's name."""
+    dtype: ElementType
+    """Element type, by torch's name or by one of `dtypes`."""
     dist: Dist | None = None
     """How values are drawn; defaults as for inputs."""
     values: Values = Values()
@@ -127,7 +127,8 @@ class State(Spec):
 
     def as_input(self) -> Input:
         """Return the argument of `run` that it becomes."""
-        return Input(
+        # Not validated again: which names of dtypes there are, the document of the op alone says.
+        return Input.model_construct(
             name=self.name, shape=self.shape, dtype=self.dtype, dist=self.dist, values=self.values, role="weight"
         )
 
@@ -184,8 +185,8 @@ class Output(Spec):
     """The buffer's name."""
     shape: Shape
     """Axis names and integers, outermost first."""
-    dtype: Dtype
-    """Element type, by torch's name."""
+    dtype: ElementType
+    """Element type, by torch's name or by one of `dtypes`."""
     tolerance: Tolerance | None = None
     """The op's own tolerance; the verdict then says so. Default: derived from float64."""
     check: Annotated[DerivedCheck | ExactCheck | IndicesCheck | CodeCheck, Discriminator("kind")] = DerivedCheck(
@@ -199,6 +200,6 @@ class Output(Spec):
     def _one_criterion(self) -> Output:
         if self.tolerance is not None and self.check.kind != "derived":
             raise refuse(f"a tolerance or the check {self.check.kind!r}, not both")
-        if self.check.kind == "indices" and (is_float(self.dtype) or self.dtype == "bool"):
+        if self.check.kind == "indices" and self.dtype not in INTEGER_RANGE:
             raise refuse(f"an integer dtype for the check 'indices', not {self.dtype}")
         return self

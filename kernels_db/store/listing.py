@@ -231,7 +231,7 @@ def list_bundles(
     merged = func.count(BundleJobRow.merged_at)
     query = (
         select(bundle_id, func.min(BundleJobRow.search_id), created_at, func.count(), merged)
-        .where(*is_of_readable_search(BundleJobRow.search_id, team))
+        .where(*is_of_readable_search(BundleJobRow.search_id, team), BundleJobRow.screening.is_(None))
         .group_by(bundle_id)
         .order_by(created_at.desc(), bundle_id.desc())
         .limit(limit + 1)

@@ -337,7 +337,11 @@ class TryRow(Leased):
 
 
 class BundleJobRow(Base):
-    """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once."""
+    """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once.
+
+    `screening`: of a verification that is judged only where the screening with that nonce comes out best; until it is
+    merged, `attempt_id` is that screening's step.
+    """
 
     __tablename__ = "bundle_jobs"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -348,6 +352,7 @@ class BundleJobRow(Base):
     workloads: Mapped[list[str] | None] = mapped_column(Document)  # their ids; None: it left before they were kept
     created_at: Mapped[float]
     merged_at: Mapped[float | None]
+    screening: Mapped[str | None] = mapped_column(String(32))
 
 
 def _created_at(context: DefaultExecutionContext) -> Any:

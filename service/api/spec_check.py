@@ -26,6 +26,7 @@ class CheckedWorkload(BaseModel):
     device: str = Field(description="The type of device that it is for: cpu or cuda")
     weight: float = Field(description="How often it occurs: its part in the score")
     axes: dict[str, int]
+    dtypes: dict[str, str] = Field(default_factory=dict, description="The dtype of each name of the op's `dtypes`")
     min_bytes: int = Field(description="Bytes that no kernel can avoid to move")
     flops: int | None = Field(description="Operations that no kernel can avoid; null where the spec has none")
 
@@ -75,6 +76,7 @@ def _list_workloads(op: Op) -> list[CheckedWorkload]:
             device=device,
             weight=weight_of(workload),
             axes=workload["axes"],
+            dtypes=workload.get("dtypes", {}),
             min_bytes=workload["min_bytes"],
             flops=workload["flops"],
         )

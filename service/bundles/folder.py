@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from warpsmith.kernels_db.job.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
+from warpsmith.kernels_db.job.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, VERIFICATIONS, BundleHeader
 from warpsmith.service.documents.bundles import BundleDocument
 
 README = "README.txt"
@@ -28,7 +28,8 @@ Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {sea
 
        {judge}
 
-   It can be interrupted and started again; finished verdicts stay in verdicts.jsonl.
+   It can be interrupted and started again; finished verdicts stay in verdicts.jsonl. Of the best candidate that it
+   screened it does the full verification as well.
    Leave the device to it: other work there spoils the timing.
 
 2. Bring the directory back, or verdicts.jsonl and unjudged.jsonl, and:
@@ -72,6 +73,9 @@ def write_bundle(directory: Path, bundle: BundleDocument, *, judged_by: str) -> 
     }
     directory.mkdir(parents=True, exist_ok=True)
     (directory / JOBS).write_text("".join(f"{line}\n" for line in bundle.jobs), encoding="utf-8")
+    if bundle.verifications:
+        lines = "".join(f"{line}\n" for line in bundle.verifications)
+        (directory / VERIFICATIONS).write_text(lines, encoding="utf-8")
     (directory / README).write_text(_README.format(**header, judge=judged_by), encoding="utf-8")
     draft = directory / f".{HEADER}"
     draft.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ def count_unjudged(session: Session, bundle_ids: Sequence[str]) -> dict[str, int
     query = (
         select(BundleJobRow.bundle_id, func.count())
         .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
-        .where(BundleJobRow.bundle_id.in_(bundle_ids), unjudged(bundle_ids))
+        .where(BundleJobRow.bundle_id.in_(bundle_ids), BundleJobRow.screening.is_(None), unjudged(bundle_ids))
         .group_by(BundleJobRow.bundle_id)
     )
     return dict(session.execute(query).tuples().all())
@@ -29,7 +29,7 @@ def list_unjudged_jobs(session: Session, bundle_id: str) -> list[UnjudgedJob]:
         select(BundleJobRow.id, AttemptRow, NodeRow.seq)
         .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
         .join(NodeRow, NodeRow.id == AttemptRow.node_id)
-        .where(BundleJobRow.bundle_id == bundle_id, unjudged([bundle_id]))
+        .where(BundleJobRow.bundle_id == bundle_id, BundleJobRow.screening.is_(None), unjudged([bundle_id]))
         .order_by(BundleJobRow.id)
     )
     return [

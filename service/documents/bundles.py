@@ -23,6 +23,11 @@ class BundleDocument(BaseModel):
     count: int = Field(description="Jobs in the bundle")
     left: int = Field(description="Steps that wait for a judge and found no room; another bundle can take them")
     jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
+    verifications: list[str] = Field(
+        [],
+        description="The lines of verifications.jsonl: the full verification of each screened candidate, which the "
+        "host does of its best",
+    )
 
 
 class BundleSummary(BaseModel):

@@ -100,6 +100,9 @@ class WaitingFor(BaseModel):
         "takes. retry: steps put off until `until`, or a pause that ends by itself then. step: queued steps. person: "
         "the search is paused"
     )
+    role: Literal["model", "judge"] | None = Field(
+        None, description="Of `step` and `worker`: the kind of worker that the steps are queued for"
+    )
     count: int
     detail: str
     until: float | None = None

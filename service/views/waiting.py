@@ -92,10 +92,11 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
         )
     due = [row for row in pending if row.not_before <= now]
     alive = session.execute(select(WorkerRow.role, WorkerRow.target).where(*serves(now - alive_after_s))).tuples().all()
-    for role, steps in (
-        ("model", [row for row in due if row.kind in MODEL_STEPS]),
-        ("judge", [row for row in due if row.kind not in MODEL_STEPS]),
-    ):
+    by_role: dict[Literal["model", "judge"], list[AttemptRow]] = {
+        "model": [row for row in due if row.kind in MODEL_STEPS],
+        "judge": [row for row in due if row.kind not in MODEL_STEPS],
+    }
+    for role, steps in by_role.items():
         if not steps:
             continue
         served = any(name == role and (role == "model" or target in (search.target, None)) for name, target in alive)
@@ -103,6 +104,7 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
             found.append(
                 WaitingFor(
                     what="step",
+                    role=role,
                     count=len(steps),
                     detail=f"{_format_count(len(steps), 'step')} queued for a {role} worker",
                 )
@@ -112,6 +114,7 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
             found.append(
                 WaitingFor(
                     what="worker",
+                    role=role,
                     count=len(steps),
                     detail=f"no live {role} worker{where}: {_format_count(len(steps), 'step')} queued",
                 )

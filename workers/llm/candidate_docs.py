@@ -53,6 +53,7 @@ def page() -> str:
             arch="sm_90a",
             flags=list(flags),
             for_ideas=False,
+            sweeps=True,
             has_isa=False,
             library_calls=[],
         )

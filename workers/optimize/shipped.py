@@ -15,6 +15,7 @@ from types import ModuleType
 
 import torch
 
+from warpsmith.kernels_db.export.dtypes import of_each_dtype
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name
 from warpsmith.kernels_db.export.package import PROVENANCE, build
 from warpsmith.kernels_db.library import Entry, entries
@@ -94,13 +95,14 @@ def _exported(entry: Entry) -> ExportedKernel:
 
 def _package(kernel: ExportedKernel) -> ModuleType:
     """Import a kernel's package from the cache, where it is written under a digest of all its files."""
-    name = module_name(kernel)
+    kernels = of_each_dtype(kernel)
+    name = module_name(*kernels)
     if name in sys.modules:
         return sys.modules[name]
     root = cache_directory().parent / "packages"
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as made:
-        written = build(kernel, Path(made))
+        written = build(kernels[0], Path(made), *kernels[1:])
         digest = hashlib.sha256((written / name / PROVENANCE).read_bytes()).hexdigest()[:16]
         place = root / digest
         with contextlib.suppress(OSError):  # it is there: a directory is never renamed over one that has files

@@ -63,7 +63,8 @@ def verify_configurations(
         one["reason"], one["verdict"] = judged["reason"], _without_samples(judged)
         held_s = judged["seconds"].get("exclusive", 0.0)
         left = None if left is None else left - held_s
-        verdict["seconds"]["exclusive"] = verdict["seconds"].get("exclusive", 0.0) + held_s
+        for gate, seconds in judged["seconds"].items():  # its gates took that time of this step, the device's too
+            verdict["seconds"][gate] = verdict["seconds"].get(gate, 0.0) + seconds
         verdict["sweep_seconds"] = verdict.get("sweep_seconds", 0.0) + held_s
     verdict["configurations"] = found
 

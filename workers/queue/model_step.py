@@ -218,6 +218,7 @@ def request_context(work: Work) -> requests.RequestContext:
         other=_facts(work.other),
         leads_on=work.leads_on,
         joins=work.joins,
+        sweeps=work.sweeps,
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,

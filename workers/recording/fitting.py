@@ -27,10 +27,14 @@ class Unfit(Exception):  # noqa: N818 - an answer, no error
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of the var axes in some calls. `omitted`: optional inputs that they leave out."""
+    """The sizes of the var axes in some calls.
+
+    `omitted`: optional inputs that they leave out. `dtypes`: of the op's named ones.
+    """
 
     sizes: tuple[tuple[str, int], ...]
     omitted: tuple[str, ...] = ()
+    dtypes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -94,17 +98,20 @@ def with_workloads(op: Op, fitted: Fitted, device: str, most: int = MOST_WORKLOA
     """Return the op's document with the most frequent shapes as bench workloads, and how many calls they leave out.
 
     A workload's `weight` is its number of calls. They replace the bench workloads that the op has for targets of type
-    `device`; test and hold-out workloads stay.
+    `device`, but for those of dtypes that no call has; test and hold-out workloads stay.
     """
     document = op.document()
     sections = document.get("targets", {})
     section = sections.get(device, document)
-    kept = [item for item in section["workloads"] if item["role"] != "bench"]
-    ordered = sorted(fitted.counts.items(), key=lambda item: (-item[1], item[0].sizes))
+    recorded = [dict(shape.dtypes) for shape in fitted.counts]
+    kept = [item for item in section["workloads"] if item["role"] != "bench" or item.get("dtypes", {}) not in recorded]
+    ordered = sorted(fitted.counts.items(), key=lambda item: (-item[1], item[0].sizes, item[0].dtypes))
     taken = {item["id"] for item in kept}
     made = []
     for shape, count in ordered[:most]:
         item: dict[str, Any] = {"id": _id(shape, taken), "role": "bench", "axes": dict(shape.sizes), "weight": count}
+        if shape.dtypes:
+            item["dtypes"] = dict(shape.dtypes)
         if shape.omitted:
             item["inputs"] = {name: {"omit": True} for name in shape.omitted}
         taken.add(item["id"])
@@ -114,7 +121,8 @@ def with_workloads(op: Op, fitted: Fitted, device: str, most: int = MOST_WORKLOA
 
 
 def _id(shape: Shape, taken: set[str]) -> str:
-    name = "-".join(f"{axis}{size}" for axis, size in shape.sizes) or "recorded"
+    parts = [*(f"{axis}{size}" for axis, size in shape.sizes), *(dtype for _, dtype in shape.dtypes)]
+    name = "-".join(parts) or "recorded"
     name = name.lstrip("_")[:LONGEST_ID]
     number = 2
     found = name
@@ -132,12 +140,16 @@ def _bind(op: Op, call: Call) -> Shape:
     """Return the sizes that the call gives the op's var axes. Raises Unfit."""
     pairs, omitted = _pair(op, call)
     sizes: dict[str, int] = {}
+    dtypes: dict[str, str] = {}
     fixed = {name: axis.value for name, axis in op.axes.items() if isinstance(axis, ConstAxis)}
     derived: list[tuple[str, str, int]] = []
     for item, tensor, flattens in pairs:
         place = f"inputs.{item.name}"
-        if tensor.dtype != item.dtype:
-            raise Unfit(f"{place}.dtype", tensor.dtype, item.dtype)
+        if tensor.dtype in op.dtypes.get(item.dtype, ()):
+            dtypes.setdefault(item.dtype, tensor.dtype)
+        wanted = dtypes.get(item.dtype, " or ".join(op.dtypes.get(item.dtype, (item.dtype,))))
+        if tensor.dtype != wanted:
+            raise Unfit(f"{place}.dtype", tensor.dtype, wanted)
         if (tensor.strides is not None) != (item.strides is not None):
             raise Unfit(f"{place}.strides", tensor.strides, "contiguous" if item.strides is None else "strides")
         dimensions = item.shape or ()
@@ -151,7 +163,8 @@ def _bind(op: Op, call: Call) -> Shape:
                 sizes[axis] = size
     _solve(op, sizes, fixed, derived)
     _check(op, sizes, derived)
-    return Shape(tuple((name, sizes[name]) for name, axis in op.axes.items() if isinstance(axis, VarAxis)), omitted)
+    variable = tuple((name, sizes[name]) for name, axis in op.axes.items() if isinstance(axis, VarAxis))
+    return Shape(variable, omitted, tuple(sorted(dtypes.items())))
 
 
 def _pair(op: Op, call: Call) -> tuple[list[tuple[Input, TensorOf, bool]], tuple[str, ...]]:

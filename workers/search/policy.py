@@ -7,7 +7,7 @@ joins `POLICIES` and nothing else changes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -41,7 +41,7 @@ def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list
     policy guarantees.
     """
     if "banned" in map(_MARK, tree.nodes):
-        tree = Tree([_hidden(node) if node.mark == "banned" else node for node in tree.nodes])
+        tree = replace(tree, nodes=[_hidden(node) if node.mark == "banned" else node for node in tree.nodes])
     return policy.steps(tree, budget, spend)
 
 

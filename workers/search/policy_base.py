@@ -179,6 +179,7 @@ class TreePolicy(ABC):
 
     - A call on an unchanged tree gives the same steps: no clock, no I/O, no state, no luck but by a parameter.
     - No step for a node whose attempt is open, and none for a banned node (`policy.next_steps` shows it as closed).
+    - Nothing beside the baselines, until they are measured; but where they travel in a bundle the first round.
     - No set of open steps may exceed the candidates and model calls of the budget.
     - `stop` comes after finitely many steps, alone in its list, and when nothing is open. The best contender is then
       verified, or ties with one that is, unless nothing could be verified.
@@ -231,6 +232,8 @@ class TreePolicy(ABC):
     def steps(self, tree: Tree, budget: Budget, spend: Spend) -> list[Step]:
         """See `policy.next_steps`."""
         root = tree.nodes[0]
+        if root.state == "judging" and tree.baselines_away:
+            return self._steps_without_baselines(tree, budget, spend)
         if root.state != "judged" or root.verdict != "accepted":
             return _root_steps(root)
         turn = look(tree, allowance(tree, budget, spend), self.repairs)
@@ -253,6 +256,19 @@ class TreePolicy(ABC):
         if steps or turn.any_open:
             return steps
         return [Step("stop", reason=reason)]
+
+    def _steps_without_baselines(self, tree: Tree, budget: Budget, spend: Spend) -> list[Step]:
+        """Return the steps of the first round, and none of a later one, while the baselines travel.
+
+        A trip with a bundle costs more than ideas that know no measured number. Nothing is verified, and nothing ends:
+        the root's own step is open.
+        """
+        root = tree.nodes[0]._replace(state="judged", verdict="accepted")
+        shown = Tree([root, *tree.nodes[1:]])
+        turn = look(shown, allowance(shown, budget, spend), self.repairs)
+        if turn.rounds or turn.allowed.spent or turn.allowed.reason:
+            return turn.carried
+        return [*turn.carried, *self.grow(turn)]
 
 
 class RoundsPolicy(TreePolicy):

@@ -76,10 +76,12 @@ def planned(node_id: str, seq: int, parent_id: str | None, round_: int, techniqu
 class Tree:
     """All nodes of a search by rising `seq`.
 
-    `nodes[0]` is the root, whose verdict holds the baselines.
+    `nodes[0]` is the root, whose verdict holds the baselines. `baselines_away`: they travel in a bundle and are not
+    measured yet, so that the first round is asked for without them.
     """
 
     nodes: list[NodeView]
+    baselines_away: bool = False
 
     @cached_property
     def under_way(self) -> list[NodeView]:

@@ -1,6 +1,7 @@
 """Bundles: judge steps for a host that the service cannot reach.
 
-They leave as jobs and come back as verdicts.
+They leave as jobs and come back as verdicts. With each screening goes the full verification of its candidate, for
+which no step is open: the host does that of its best (`judge.protocol.verifications`), and merging opens the step.
 
     pending ──> running, held by the bundle   `take_jobs`; no lease: the bundle holds its steps until it is merged or
                                               dropped, however long it travels
@@ -21,7 +22,7 @@ from typing import Literal
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.bundle import Ticket, canonical, digest
+from warpsmith.kernels_db.job.bundle import Champion, Ticket, canonical, digest
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
@@ -31,6 +32,7 @@ from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import Held, add_event, lock_search, message, put_back, signed
+from warpsmith.workers.steps.sweeping import reserve_sweep
 from warpsmith.workers.steps.values import Message, Work, WrongState
 from warpsmith.workers.steps.work import build_work
 
@@ -56,7 +58,18 @@ class Taken:
     target: str
     created_at: float
     jobs: list[tuple[Ticket, Job]]
+    verifications: list[Verification]
+    champion: Champion | None
     left: int
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verification of a candidate that is screened in the same bundle, whose job has the nonce `screening`."""
+
+    ticket: Ticket
+    job: Job
+    screening: str
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,8 @@ def take_jobs(
             target=search.target,
             created_at=now,
             jobs=[],
+            verifications=[],
+            champion=_find_champion(session, search),
             left=0,
         )
         left = _take(db, session, search, list(waiting), make_job, taken, most_bytes)
@@ -153,9 +168,8 @@ def _take(
     now, size = taken.created_at, 0
     for position, attempt in enumerate(waiting):
         node = session.get_one(NodeRow, attempt.node_id)
+        reserve_sweep(session, search, attempt)
         work = build_work(session, search, node, attempt)
-        if work.sweep_s is not None:  # jobs of a bundle do not see what the others spend
-            work = replace(work, sweep_s=work.sweep_s / len(waiting))
         try:
             capped = refusal(db, work, now)
             job = None if capped is not None else make_job(work)
@@ -166,32 +180,64 @@ def _take(
             if search.state in ENDED:
                 return 0
             continue
-        nonce = new_id("bj")
-        job["id"] = nonce
-        size += len(canonical(job))
+        further = _make_verification(work, make_job) if work.level == "screen" else None
+        size += sum(len(canonical(one)) for one in (job, further) if one is not None)
         if taken.jobs and (size > most_bytes or len(taken.jobs) == MOST_JOBS):
             return len(waiting) - position
-        ticket: Ticket = {
-            "nonce": nonce,
-            "bundle_id": taken.bundle_id,
-            "search_id": search.id,
-            "attempt_id": attempt.id,
-            "job_digest": digest(job),
-        }
-        row = BundleJobRow(
-            id=nonce,
-            bundle_id=taken.bundle_id,
-            search_id=search.id,
-            attempt_id=attempt.id,
-            job_digest=ticket["job_digest"],
-            workloads=[workload["id"] for workload in job["workloads"]],
-            created_at=now,
-        )
-        session.add(row)
+        ticket = _sign_out(session, taken, attempt, job)
         leases.lend(attempt, owner_of(taken.bundle_id), now)
         attempt.error = None
         taken.jobs.append((ticket, job))
+        if further is not None:
+            of_it = _sign_out(session, taken, attempt, further, screening=ticket["nonce"])
+            taken.verifications.append(Verification(of_it, further, ticket["nonce"]))
     return 0
+
+
+def _make_verification(work: Work, make_job: Callable[[Work], Job]) -> Job | None:
+    """Build the job that verifies the candidate of a screening in full; None where the judge cannot do it."""
+    try:
+        return make_job(replace(work, kind="verify", level="verify", known_binaries={}, sweep_s=None))
+    except SpecErrors:
+        return None
+
+
+def _sign_out(session: Session, taken: Taken, attempt: AttemptRow, job: Job, *, screening: str | None = None) -> Ticket:
+    """Give a job its nonce and keep the row that its verdict is merged by; returns its ticket."""
+    nonce = new_id("bj")
+    job["id"] = nonce
+    ticket: Ticket = {
+        "nonce": nonce,
+        "bundle_id": taken.bundle_id,
+        "search_id": taken.search_id,
+        "attempt_id": attempt.id,
+        "job_digest": digest(job),
+    }
+    row = BundleJobRow(
+        id=nonce,
+        bundle_id=taken.bundle_id,
+        search_id=taken.search_id,
+        attempt_id=attempt.id,
+        job_digest=ticket["job_digest"],
+        workloads=[workload["id"] for workload in job["workloads"]],
+        created_at=taken.created_at,
+        screening=screening,
+    )
+    session.add(row)
+    return ticket
+
+
+def _find_champion(session: Session, search: SearchRow) -> Champion | None:
+    """Return the best verified candidate of the search, which a further one must be faster than."""
+    verified = (NodeRow.verification == "passed", NodeRow.verdict == "accepted", NodeRow.score.is_not(None))
+    unbanned = NodeRow.mark.is_distinct_from("banned")
+    columns = select(NodeRow.score, NodeRow.ci_low, NodeRow.ci_high)
+    of_search = columns.where(NodeRow.search_id == search.id, NodeRow.seq > 0, *verified, unbanned)
+    best = session.execute(of_search.order_by(NodeRow.score.desc(), NodeRow.seq).limit(1)).tuples().first()
+    if best is None:
+        return None
+    score, low, high = best
+    return {"score": score or 0.0, "ci95": None if low is None or high is None else [low, high]}
 
 
 def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -> GivenBack:
@@ -202,8 +248,9 @@ def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -
     with db.writing() as session:
         search, jobs = _jobs_of(session, bundle_id)
         out = [job for job in jobs if job.merged_at is None]
+        merged = len(jobs) - len(out)
         steps = _drop(session, search, out, "queue", now, by)
-        return GivenBack(bundle_id, search.id, len(steps), 0, len(jobs) - len(out), _return(search, steps, now))
+        return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
 
 
 def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: str | None = None) -> GivenBack:
@@ -217,7 +264,7 @@ def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: st
         merged = sum(job.merged_at is not None for job in jobs)
         of_step = AttemptRow.id == BundleJobRow.attempt_id
         left = select(BundleJobRow).join(AttemptRow, of_step).where(BundleJobRow.bundle_id == bundle_id)
-        out = list(session.scalars(left.where(unjudged([bundle_id]))))
+        out = list(session.scalars(left.where(unjudged([bundle_id]))))  # their verifications too: they have one step
         steps = _drop(session, search, out, then, now, by)
         if then == "queue":
             return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
@@ -247,7 +294,7 @@ def _drop(
     steps = []
     for job in jobs:
         attempt = session.get_one(AttemptRow, job.attempt_id)
-        if is_held(attempt, job.bundle_id):
+        if job.screening is None and is_held(attempt, job.bundle_id):
             steps.append(attempt)
         session.delete(job)
     if steps:  # before what follows from it: nothing comes after the event that ends a search

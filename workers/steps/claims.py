@@ -14,6 +14,7 @@ from warpsmith.kernels_db.store.teams import insert_for
 from warpsmith.workers.steps.budget_clock import start_clock
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import held
+from warpsmith.workers.steps.sweeping import reserve_sweep
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.steps.work import build_work
 
@@ -53,6 +54,8 @@ def claim_row(
     due = AttemptRow.not_before <= now
     if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
         return False
+    if search.budget.get("sweep_seconds") is not None:
+        reserve_sweep(session, search, session.get_one(AttemptRow, attempt_id, populate_existing=True))
     start_clock(search, now)  # it may have stood still for want of the model that is asked again now
     if turn is not None:
         row = insert_for(session, TurnRow).values(queue=turn.queue, team=turn.team, taken_at=now)

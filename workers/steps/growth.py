@@ -19,6 +19,7 @@ from warpsmith.workers.search.joining import read_parts
 from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.steps.budget_clock import set_clock, start_clock
+from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
@@ -51,7 +52,8 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     policy, budget, spent = parse_policy(search.policy), parse_budget(search.budget), spend(search, now)
 
     def ask(nodes: list[NodeView]) -> list[Step]:
-        return decide(Tree(nodes), policy, budget, spent)
+        away = nodes[0].state == "judging" and _is_in_bundle(session, nodes[0])
+        return decide(Tree(nodes, baselines_away=away), policy, budget, spent)
 
     try:
         nodes, steps = _decided(session, search, ask, now)
@@ -194,6 +196,13 @@ def _start_round(session: Session, search: SearchRow, steps: list[Step], now: fl
     if opened > search.round:
         search.round = opened
         add_event(session, search, "round.started", now, round=opened, best_node_id=search.best_node_id)
+
+
+def _is_in_bundle(session: Session, root: NodeView) -> bool:
+    """Check whether a bundle holds the step that measures the baselines."""
+    of_root = (AttemptRow.node_id == root.id, AttemptRow.kind == "judge", AttemptRow.state == "running")
+    held = AttemptRow.owner.startswith(owner_of(""))
+    return session.scalar(select(AttemptRow.id).where(*of_root, held).limit(1)) is not None
 
 
 def _any_open(session: Session, search: SearchRow) -> bool:

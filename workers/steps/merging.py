@@ -1,7 +1,8 @@
 """What comes back of a bundle: verdicts on its jobs, and why there is none.
 
-Each is taken on the job that its ticket names, under its search's lock. Signatures are the caller's business: nothing
-here knows a key.
+Each is taken on the job that its ticket names, under its search's lock. A verification that the host did of the best of
+a bundle's screenings has no step before its verdict comes: it gets the one that the policy would open, or has opened
+meanwhile. Signatures are the caller's business: nothing here knows a key.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from warpsmith.kernels_db.job.bundle import SignedUnjudged, SignedVerdict, diges
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
-from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store import leases
+from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import is_held
+from warpsmith.workers.steps.bundling import is_held, owner_of
 from warpsmith.workers.steps.completion import commit_verdict
 from warpsmith.workers.steps.rows import Held, add_event, lock_search, plain
 from warpsmith.workers.steps.work import level_of
@@ -62,6 +64,12 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         search, node, attempt = work.search, work.node, work.attempt
         if row.merged_at is not None:
             return _again(session, row, found)
+        if row.screening is not None:
+            late = _open_verification(session, row, work, now)
+            if isinstance(late, Merged):
+                return late
+            work = late
+            attempt = work.attempt
         if not is_held(attempt, row.bundle_id):
             return _too_late(work)
         _check_verdict(session, search, node, attempt, found["verdict"])
@@ -95,6 +103,8 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
         row, work = _job_of(session, found, genuine, team)
         if row.merged_at is not None:
             return Merged("already", work.search.id, f"it has a verdict, merged at {_merged_at(row)}")
+        if row.screening is not None:  # it has no step: the policy opens one, where it wants the candidate verified
+            return Merged("late", work.search.id, f"not verified beside its screening: {found['unjudged']['reason']}")
         if not is_held(work.attempt, row.bundle_id):
             return _too_late(work)
         is_news = work.attempt.error is None
@@ -124,11 +134,48 @@ def _job_of(
     row = session.get(BundleJobRow, found["nonce"], populate_existing=True)
     if row is None:
         raise VerdictRefused("nonce", found["nonce"], "that of a job of a bundle that was not dropped")
-    _check_ticket(row, found)
+    screening = None if row.screening is None else session.get(BundleJobRow, row.screening)
+    _check_ticket(row, row.attempt_id if screening is None else screening.attempt_id, found)
     if not genuine:
         raise VerdictRefused("signature", found["signature"], "the one that this service made for this job")
     attempt = session.get_one(AttemptRow, row.attempt_id)
     return row, Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
+
+
+def _open_verification(session: Session, row: BundleJobRow, work: Held, now: float) -> Held | Merged:
+    """Give the bundle the step that verifies the candidate which it screened; the row names that step from then on.
+
+    Late where the candidate is another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where
+    the screening's own verdict has not come.
+    """
+    search, node, screened = work.search, work.node, work.attempt
+    if search.state in ENDED:
+        return _too_late(work)
+    if screened.state == "running":
+        raise VerdictRefused("nonce", row.id, f"one whose screening {row.screening} is merged before it")
+    if (node.state, node.verdict, node.repairs) != ("judged", "accepted", screened.ordinal) or node.mark == "banned":
+        return Merged("late", search.id, f"node #{node.seq} has no accepted candidate to verify")
+    of_step = (AttemptRow.node_id == node.id, AttemptRow.kind == "verify", AttemptRow.ordinal == node.repairs)
+    attempt = session.scalar(select(AttemptRow).where(*of_step))
+    if attempt is None:
+        attempt = AttemptRow(
+            id=new_id("at"),
+            search_id=search.id,
+            node_id=node.id,
+            kind="verify",
+            ordinal=node.repairs,
+            params={},
+            state="pending",
+            tries=0,
+            created_at=now,
+        )
+        session.add(attempt)
+    if attempt.state != "pending":
+        return _too_late(Held(search, node, attempt))
+    leases.lend(attempt, owner_of(row.bundle_id), now)
+    session.flush()
+    row.attempt_id = attempt.id
+    return Held(search, node, attempt)
 
 
 def _too_late(work: Held) -> Merged:
@@ -138,11 +185,11 @@ def _too_late(work: Held) -> Merged:
     return Merged("late", search.id, ended)
 
 
-def _check_ticket(row: BundleJobRow, found: Mapping[str, Any]) -> None:
+def _check_ticket(row: BundleJobRow, attempt_id: str, found: Mapping[str, Any]) -> None:
     for field, expected in (
         ("bundle_id", row.bundle_id),
         ("search_id", row.search_id),
-        ("attempt_id", row.attempt_id),
+        ("attempt_id", attempt_id),
         ("job_digest", row.job_digest),
     ):
         if found[field] != expected:

@@ -216,8 +216,9 @@ class Work:
     of a candidate's steps and of model steps. other: a second candidate to build on, where there is a parent: for
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     joins: the search's policy joins candidates by size itself. sweep_s: of a screening, the device seconds that its
-    budget leaves for a sweep, None where it does not limit them; of a verification, for `configurations`: the values
-    of those that its sweep found faster than the chosen one on some workload.
+    sweep may hold, None where the budget does not limit them or it has none; of a verification, for `configurations`:
+    the values of those that its sweep found faster than the chosen one on some workload. sweeps: the budget leaves
+    device seconds for sweeps.
     """
 
     attempt_id: str
@@ -246,4 +247,5 @@ class Work:
     leads_on: tuple[str, ...] = ()
     joins: bool = False
     sweep_s: float | None = None
+    sweeps: bool = True
     configurations: tuple[Mapping[str, int], ...] = ()

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
-from warpsmith.kernels_db.job.sweep_documents import find_leaders, list_tuned
+from warpsmith.kernels_db.job.sweep_documents import list_tuned
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
@@ -19,6 +19,7 @@ from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
+from warpsmith.workers.steps.sweeping import SHARE, leaders_of
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
@@ -70,8 +71,9 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         other=None if other is None else _measured(session, other),
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
-        sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, kind),
-        configurations=_leaders(session, node) if kind == "verify" else (),
+        sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, attempt),
+        sweeps=sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds) != 0.0,
+        configurations=leaders_of(session, node) if kind == "verify" else (),
     )
 
 
@@ -98,23 +100,14 @@ def find_leader(
     return best[1], best[2]
 
 
-def _sweep_seconds(search: SearchRow, kind: str) -> float | None:
-    """Return the device seconds that are left for sweeps; a verification's further ones keep to all that are left."""
+def _sweep_seconds(search: SearchRow, attempt: AttemptRow) -> float | None:
+    """Return the step's share of the sweep seconds; a verification keeps to all device seconds that are left, too."""
+    share: float | None = attempt.params.get(SHARE)
     budget = parse_budget(search.budget)
-    left = sweep_seconds_left(budget, search.sweep_seconds)
-    if kind != "verify" or budget.gpu_seconds is None:
-        return left
+    if attempt.kind != "verify" or budget.gpu_seconds is None:
+        return share
     of_all = max(0.0, budget.gpu_seconds - search.gpu_seconds)
-    return of_all if left is None else min(left, of_all)
-
-
-def _leaders(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
-    """Return the configurations that led somewhere in the sweep of the node's screening."""
-    query = select(VerdictRow.document["sweep"]).where(
-        VerdictRow.node_id == node.id, VerdictRow.level == "screen", VerdictRow.source == node.source
-    )
-    sweep = session.scalar(query.order_by(VerdictRow.id.desc()).limit(1))
-    return find_leaders(sweep) if sweep else ()
+    return of_all if share is None else min(share, of_all)
 
 
 def _joins(search_id: str) -> Select[tuple[int]]:

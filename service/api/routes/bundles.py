@@ -105,8 +105,9 @@ class SettleRequest(StrictBody):
 def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Take the steps of a search that wait for a judge, as signed jobs.
 
-    At most 256 jobs and about 32 MiB. No worker takes them from then on: their verdicts come by merging, or the bundle
-    is dropped. 409 where nothing waits."""
+    At most 256 jobs and about 32 MiB. With each screening goes the full verification of its candidate, which the host
+    does of its best. No worker takes the steps from then on: their verdicts come by merging, or the bundle is dropped.
+    Once the baselines have left, the first ideas are asked for. 409 where nothing waits."""
     key = _load_key(service)
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
@@ -128,8 +129,9 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
             )
         except steps.WrongState as error:
             raise WrongState.one(error.what, error.found, error.expected) from error
+        # Once the baselines have left, the first ideas are asked for; and where steps failed, it goes on without them.
+        service.advance(search_id)
         if not answers:
-            service.advance(search_id)  # every step that waited failed: the search goes on without them
             raise WrongState.one(f"search {search_id}", "no step that can be judged", "at least one that waits")
         return answers[0]
 
@@ -271,5 +273,18 @@ def _make_document(key: bytes, taken: steps.Taken) -> BundleDocument:
         jobs=[
             json.dumps({**ticket, "signature": sign(key, ticket), "job": job}, allow_nan=False)
             for ticket, job in taken.jobs
+        ],
+        verifications=[
+            json.dumps(
+                {
+                    **one.ticket,
+                    "signature": sign(key, one.ticket),
+                    "job": one.job,
+                    "screening": one.screening,
+                    "champion": taken.champion,
+                },
+                allow_nan=False,
+            )
+            for one in taken.verifications
         ],
     )

@@ -32,7 +32,8 @@ from warpsmith.service.client.http import Client
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
 MOST_SHOWN = 20
-CONFLICT, NOT_FOUND = 409, 404
+GONE = (409, 404)
+"""Statuses of a search of which nothing waits for a judge any more, or that was deleted."""
 
 
 def bundle(
@@ -43,6 +44,9 @@ def bundle(
             "--all", help="Instead of SEARCH: every search whose jobs no live worker takes, a directory each."
         ),
     ] = False,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="With --all: only searches for this target.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="New directory for the bundle.")
     ] = None,
@@ -70,7 +74,7 @@ def bundle(
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
         (option, bundle_id), *others = given
-        if others or search_id is not None or every or output is not None or with_judge:
+        if others or search_id is not None or every or target is not None or output is not None or with_judge:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
             misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
@@ -81,6 +85,8 @@ def bundle(
         misuse("SEARCH", None, "the id of a search whose jobs wait for a judge, or --all")
     if search_id is not None and every:
         misuse("--all", search_id, "no SEARCH beside it: it takes every search that waits")
+    if target is not None and not every:
+        misuse("--target", target, "--all beside it: a search has its own target")
     if output is None:
         misuse("--output", None, "a new directory for the bundle")
     try:
@@ -89,7 +95,7 @@ def bundle(
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
         if search_id is None:
-            _bundle_all(client, output, with_judge=with_judge, as_json=as_json)
+            _bundle_all(client, output, target, with_judge=with_judge, as_json=as_json)
             return
         if with_judge:
             found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE)
@@ -102,22 +108,24 @@ def bundle(
     say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
 
 
-def _bundle_all(client: Client, output: Path, *, with_judge: bool, as_json: bool) -> None:
-    """Bundle every search whose steps no live worker takes, each in a directory of its own in `output`."""
+def _bundle_all(client: Client, output: Path, target: str | None, *, with_judge: bool, as_json: bool) -> None:
+    """Bundle every search whose judge steps no live worker takes, each in a directory of its own in `output`.
+
+    All of them are for one target: the directory goes to one machine.
+    """
     command = JUDGE_ABOVE if with_judge else JUDGE_INSTALLED
+    waiting = _find_unserved(client, target)
+    targets = sorted(set(waiting.values()))
+    if len(targets) > 1:
+        misuse("--target", None, f"one of {', '.join(targets)}, for which searches wait: a directory goes to one host")
     written: list[dict[str, Any]] = []
-    for search in client.searches(state=["queued", "running"]):
-        directory = output / search.id
+    for search_id in waiting:
+        directory = output / search_id
         judge = output / JUDGE if with_judge and not written else None  # beside the first: what fails is given back
         try:
-            if not any(item.what == "worker" for item in client.search(search.id).waiting_for):
-                continue
-            found = _write_one(client, search.id, directory, command, judge=judge)
+            found = _write_one(client, search_id, directory, command, judge=judge)
         except ProblemError as error:
-            if error.status not in (
-                CONFLICT,
-                NOT_FOUND,
-            ):  # nothing there waits for a judge, or it was deleted meanwhile
+            if error.status not in GONE:
                 raise
             continue
         written.append(_describe(found, directory))
@@ -130,6 +138,23 @@ def _bundle_all(client: Client, output: Path, *, with_judge: bool, as_json: bool
         say(f"to judge them: {there}python -m warpsmith.workers.judge sr_*; then: warpsmith merge {output}")
     else:
         tell("no search has jobs that wait for a judge")
+
+
+def _find_unserved(client: Client, target: str | None) -> dict[str, str]:
+    """Find the searches with judge steps that no live worker takes; returns their targets by id."""
+    found: dict[str, str] = {}
+    for search in client.searches(state=["queued", "running"]):
+        if target not in (None, search.target):
+            continue
+        try:
+            waiting_for = client.search(search.id).waiting_for
+        except ProblemError as error:
+            if error.status not in GONE:
+                raise
+            continue
+        if any(item.what == "worker" and item.role == "judge" for item in waiting_for):
+            found[search.id] = search.target
+    return found
 
 
 def _write_one(
@@ -148,7 +173,7 @@ def _write_one(
 
 
 def _describe(found: BundleDocument, directory: Path) -> dict[str, Any]:
-    return found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(directory)}
+    return found.model_dump(mode="json", exclude={"jobs", "verifications"}) | {"output": str(directory)}
 
 
 def _print_bundle(found: BundleDocument, directory: Path) -> None:

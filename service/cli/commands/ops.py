@@ -43,14 +43,16 @@ def validate(
     workloads = spec.workloads_for(Target.parse(target))
     if as_json:
         shown = [
-            {"id": item.id, "role": item.role, "axes": dict(item.axes), "weight": item.weight} for item in workloads
+            {"id": item.id, "role": item.role, "axes": dict(item.axes), "weight": item.weight}
+            | ({"dtypes": dict(item.dtypes)} if item.dtypes else {})
+            for item in workloads
         ]
         print_json({"name": spec.name, "digest": spec.digest, "valid": True, "workloads": shown})
         return
     tell(f"{spec.name} is valid ({spec.digest[:12]})")
     for item in workloads:
         weight = "" if item.weight == 1.0 else f"  weight {item.weight:g}"
-        axes = ", ".join(f"{name}={value}" for name, value in item.axes.items())
+        axes = ", ".join(f"{name}={value}" for name, value in {**item.axes, **item.dtypes}.items())
         tell(f"  {item.role:8} {item.id:16} {axes}{weight}")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.api.test_bundles import attempts, created, unjudged_line, verdict_line
 from tests.support.api_support import application, command_line, settings_for
+from warpsmith.kernels_db.store.tables import AttemptRow, WorkerRow
 from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers.judge.protocol.directory import read_bundle
 
@@ -77,7 +78,7 @@ def test_a_bundle_is_dropped(said: Any, tmp_path: Path) -> None:
     search_id = created(said.db)
     code, out, _ = said("bundle", search_id, "-o", str(tmp_path / "b"), "--json")
     document = json.loads(out)
-    assert (code, document["count"], "jobs" in document) == (0, 1, False)
+    assert (code, document["count"], {"jobs", "verifications"} & document.keys()) == (0, 1, set())
     code, _, err = said("bundle", "--drop", str(tmp_path / "b"))
     assert code == 2
     assert "bundle.json" in err, err
@@ -157,6 +158,33 @@ def test_all_searches_that_wait_go_into_one_directory_and_come_back_from_it(said
         (out_there / search_id / "verdicts.jsonl").write_text(line + "\n")
     code, out, err = said("merge", str(out_there))
     assert (code, out) == (0, "2 verdicts merged\n"), err
+
+
+def test_searches_for_several_targets_go_into_no_one_directory(said: Any, tmp_path: Path) -> None:
+    here, there = created(said.db), created(said.db, target="cuda:sm_90")
+    code, _, err = said("bundle", "--all", "-o", str(tmp_path / "out"))
+    assert (code, "--target: found None, expected one of cpu:x86_64, cuda:sm_90" in err) == (2, True), err
+    assert {attempts(said.db, each)[0].state for each in (here, there)} == {"pending"}, "nothing was taken"
+    for target, search_id in (("cuda:sm_90", there), ("cpu:x86_64", here)):
+        output = tmp_path / search_id
+        code, out, err = said("bundle", "--all", "--target", target, "-o", str(output), "--json")
+        assert code == 0, err
+        assert [each["search_id"] for each in json.loads(out)["bundles"]] == [search_id]
+    assert said("bundle", "--all", "--target", "cuda:sm_80", "-o", str(tmp_path / "none"))[0] == 0
+
+
+def test_where_a_model_worker_alone_is_missing_nothing_is_bundled(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    now = said.db.now()
+    (judge,) = attempts(said.db, search_id)
+    asked = AttemptRow(id="at_asked", search_id=search_id, node_id=judge.node_id, kind="ideate", ordinal=1, params={})
+    asked.state, asked.tries, asked.created_at = "pending", 0, now
+    worker = WorkerRow(name="a", role="judge", target="cpu:x86_64", facts={}, started_at=now, seen_at=now)
+    with said.db.writing() as session:
+        session.add_all([asked, worker])
+    code, out, err = said("bundle", "--all", "-o", str(tmp_path / "out"))
+    assert (code, out) == (0, "no search has jobs that wait for a judge\n"), err
+    assert attempts(said.db, search_id)[0].state == "pending", "its worker takes it"
 
 
 def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.support.steps_support import Driver, call, create, small_policy, verdict
-from warpsmith.kernels_db.job.sweep_documents import Sweep, describe_sweep
+from tests.services import on_both_databases
+from tests.support.steps_support import SETTINGS, Driver, call, create, small_policy, verdict
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, Sweep, describe_sweep
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, SearchRow, VerdictRow
@@ -101,7 +102,7 @@ def test_sweeps_are_counted_and_get_what_the_budget_leaves(db: Database) -> None
     driver.advance()
     waiting = [one for one in driver.attempts() if one.kind == "judge" and one.state == "pending"]
     screening = driver.claim(waiting[0].id)
-    assert job_of(screening, limits_with(None))["limits"]["sweep_s"] == 5.0
+    assert job_of(screening, limits_with(None))["limits"]["sweep_s"] == 2.5, "the other that waits has its share"
     document = verdict("screen", score=1.5, sweep=SWEEP, sweep_seconds=3.5)
     assert steps.complete_judge(db, screening.attempt_id, "me", document, driver.now)
     assert driver.search().sweep_seconds == 3.5
@@ -112,6 +113,61 @@ def test_sweeps_are_counted_and_get_what_the_budget_leaves(db: Database) -> None
     assert steps.complete_judge(db, later.attempt_id, "me", lost, driver.now)
     assert driver.search().sweep_seconds == 7.5
     assert driver.search().state == "running"
+
+
+def waiting_screenings(driver: Driver, sources: list[str]) -> list[str]:
+    """The attempts of as many candidates that wait for their screening."""
+    first = driver.until("code")
+    ids = [one.id for one in driver.attempts() if one.kind == "code" and one.state == "pending"]
+    works = [first, *(driver.claim(attempt_id) for attempt_id in ids)]
+    for work, text in zip(works, sources, strict=True):
+        assert steps.complete_code(driver.db, work.attempt_id, "me", text, "cpp", [call()], driver.now)
+    driver.advance()
+    return [one.id for one in driver.attempts() if one.kind == "judge" and one.state == "pending"]
+
+
+@on_both_databases("db")
+def test_sweeps_that_run_at_once_share_what_is_left(db: Database) -> None:
+    policy = small_policy(codes=1, ideas=8)
+    driver = Driver(db, create(db, budget={"sweep_seconds": 40}), decide=policy)
+    plain = ["def run(x, y, out):\n    return 0\n", "TUNE = [1]\n\n\ndef run(x, y, out):\n    return 1\n"]
+    tuned = [SOURCE.replace("return ROWS", f"return ROWS + {number}") for number in range(6)]
+    screenings = waiting_screenings(driver, [*tuned, *plain])
+    works = [driver.claim(attempt_id, f"worker {number}") for number, attempt_id in enumerate(screenings)]
+    shares = [work.sweep_s for work in works if work.node.source in tuned]
+    assert sum(share or 0.0 for share in shares) == pytest.approx(40.0)
+    assert shares == pytest.approx([40.0 / 6] * 6), "none takes another's"
+    assert [work.sweep_s for work in works if work.node.source not in tuned] == [None, None], "they sweep nothing"
+    # What one did not hold is there for the next, also of one whose worker died.
+    first, second, *_ = (work for work in works if work.node.source in tuned)
+    number = works.index(first)
+    document = verdict("screen", score=1.5, sweep_seconds=1.0)
+    assert steps.complete_judge(db, first.attempt_id, f"worker {number}", document, driver.now)
+    steps.reconcile(db, driver.now + 60.0, SETTINGS)
+    again = driver.claim(second.attempt_id, "another")
+    assert again.sweep_s == pytest.approx(39.0 / 5)
+
+
+def test_a_sweep_reserves_no_more_than_it_may_hold_at_all(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 1000}), decide=small_policy(codes=1, ideas=2))
+    works = [driver.claim(each) for each in waiting_screenings(driver, [SOURCE, SOURCE.replace("ROWS\n", "-ROWS\n")])]
+    assert [work.sweep_s for work in works] == [SWEEP_S, SWEEP_S]
+
+
+def test_requests_recommend_no_tunables_when_no_sweep_seconds_are_left(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 2}), decide=small_policy(codes=1, ideas=1, rounds=2))
+    advice = "Numbers that only a measurement can choose may be left to the judge"
+    assert advice in build(request_context(driver.until("ideate"))).messages[1]["content"]
+    driver = Driver(db, create(db, budget={"sweep_seconds": 2}), decide=small_policy(codes=1, ideas=1, rounds=2))
+    work = driver.until("code")
+    assert advice in build(request_context(work)).messages[1]["content"]
+    assert steps.complete_code(db, work.attempt_id, "me", SOURCE, "cpp", [call()], driver.now)
+    driver.advance()
+    judge = next(one for one in driver.attempts() if (one.kind, one.node_id) == ("judge", work.node.id))
+    document = verdict("screen", "rejected", sweep_seconds=2.5)
+    assert steps.complete_judge(db, driver.claim(judge.id).attempt_id, "me", document, driver.now)
+    later = driver.until("code")
+    assert advice not in build(request_context(later)).messages[1]["content"]
 
 
 def test_a_search_without_a_limit_asks_for_none(driver: Driver) -> None:
@@ -183,3 +239,24 @@ def test_without_device_seconds_or_acceptance_no_configuration_is_verified(db: D
     assert unjudged["reason"] == "not verified: no device seconds are left for sweeps"
     assert unjudged["source"] == specialise(SOURCE, unjudged["values"])
     assert late["configurations"][0]["reason"] == "not verified: the step has no time left for it"
+
+
+def test_what_configurations_took_is_in_the_gates_too(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1))
+    screened(driver, LED)
+    work = driver.until("verify")
+    here = WorkerProcess(Settings(home=tmp_path))
+    took = {"verify": 3.0, "time": 2.0, "exclusive": 4.0}
+    monkeypatch.setattr(here, "judge_job", lambda *_: {**verdict("verify", score=1.5), "seconds": dict(took)})
+    found = verdict("verify", score=1.5)
+    found["seconds"] = {"gate": 0.5, "verify": 1.0, "exclusive": 1.0}
+    try:
+        verify_configurations(here, work, found, limits_with(None), lambda: None, time.monotonic())
+    finally:
+        here.close()
+    assert found["seconds"] == {"gate": 0.5, "verify": 4.0, "time": 2.0, "exclusive": 5.0}
+    assert found["sweep_seconds"] == 4.0
+    gates = sum(seconds for gate, seconds in found["seconds"].items() if gate != "exclusive")
+    assert gates >= found["seconds"]["exclusive"], "a device is held within the gates"

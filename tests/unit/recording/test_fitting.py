@@ -132,3 +132,38 @@ def test_an_optional_input_may_be_left_out() -> None:
     fitted = fit(op, Calls({call: 2}))
     made = parse_op(with_workloads(op, fitted, "cpu")[0])
     assert made.workloads[0].inputs["rows"].omit
+
+
+def test_calls_of_an_op_with_named_dtypes_become_workloads_of_theirs(rms_norm: Op) -> None:
+    document = rms_norm.document()
+    document["dtypes"] = {"elem": ["bfloat16", "float32"]}
+    for item in (*document["inputs"], *document["outputs"]):
+        item["dtype"] = "elem"
+    for section in (document, *document.get("targets", {}).values()):
+        section["workloads"] = [
+            {**item, "id": f"{item['id']}-{dtype}", "dtypes": {"elem": dtype}}
+            for item in section["workloads"]
+            for dtype in ("bfloat16", "float32")
+        ]
+    op = parse_op(document)
+
+    def called(dtype: str, *shape: int) -> Call:
+        arguments = tensor(*shape, dtype=dtype), "tuple", tensor(shape[-1], dtype=dtype), "float"
+        return Call("function", RMS, arguments)
+
+    mixed = Call("function", RMS, (tensor(6, 64), "tuple", tensor(64, dtype="float32"), "float"))
+    fitted = fit(op, Calls({called("bfloat16", 6, 64): 5, called("bfloat16", 8, 64): 1, mixed: 1}))
+    assert {(shape.sizes, shape.dtypes) for shape in fitted.counts} == {
+        (sizes(rows, 64).sizes, (("elem", "bfloat16"),)) for rows in (6, 8)
+    }
+    (reason,) = fitted.refused
+    assert reason.endswith("dtype: found float32, expected bfloat16")
+    found, _ = with_workloads(op, fitted, "cuda")
+    bench = [item for item in parse_op(found).workloads if item.role == "bench"]
+    assert {item.id for item in bench if item.dtypes["elem"] == "bfloat16"} == {
+        "tokens6-hidden64-bfloat16",
+        "tokens8-hidden64-bfloat16",
+    }
+    assert [item for item in bench if item.dtypes["elem"] == "float32"], "those of dtypes that no call has stay"
+    other = fit(op, Calls({called("float16", 6, 64): 1}))
+    assert next(iter(other.refused)).endswith("found float16, expected bfloat16 or float32")

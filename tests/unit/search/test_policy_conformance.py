@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.search.policy_play import Play, accepted, budgets, policies, root, steps_of
-from warpsmith.workers.search.policy import POLICIES, parse_policy, policy_document
+from warpsmith.workers.search.policy import POLICIES, next_steps, parse_policy, policy_document
 from warpsmith.workers.search.ranking import ranked, ties
-from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
 EVERY = sorted(POLICIES)
 LONGEST = 4_000
@@ -131,3 +132,37 @@ def test_the_document_of_a_policy_reads_back(name: str) -> None:
     policy = parse_policy({"name": name})
     assert policy == POLICIES[name]()
     assert parse_policy(policy_document(policy)) == policy
+
+
+def away(*nodes: NodeView, policy: str, budget: Budget | None = None) -> list[Step]:
+    """What the policy asks for while the baselines travel in a bundle."""
+    tree = Tree([root(state="judging", verdict=None), *nodes], baselines_away=True)
+    return next_steps(tree, POLICIES[policy](), budget or Budget(), Spend())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_first_round_is_asked_for_while_the_baselines_travel(name: str) -> None:
+    first = away(policy=name)
+    assert [replace(step, params={}) for step in first] == [Step("ideate", "n0", ordinal=1)]
+    assert away(policy=name) == first
+    assert away(policy=name, budget=Budget(model_calls=1))[0].params["calls"] == 1
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_later_round_no_verification_and_no_end_comes_before_the_baselines(name: str) -> None:
+    asked = root(state="judging", verdict=None, ideated=1, ideation="done")
+    nodes = [
+        accepted(1, 3.0),
+        waiting(2, "planned"),
+        waiting(3, "coded"),
+        accepted(4, 0, verdict="rejected", score=None),
+    ]
+    tree = Tree([asked, *nodes], baselines_away=True)
+    kinds = {(step.kind, step.node_id) for step in next_steps(tree, POLICIES[name](), Budget(), Spend())}
+    assert kinds == {("code", "n2"), ("judge", "n3"), ("code", "n4")}
+    assert next_steps(Tree([asked, nodes[0]], baselines_away=True), POLICIES[name](), Budget(), Spend()) == []
+    assert next_steps(replace(tree, baselines_away=False), POLICIES[name](), Budget(), Spend()) == []
+    banned = replace(tree, nodes=[node._replace(mark="banned") if node.seq == 2 else node for node in tree.nodes])
+    assert ("code", "n2") not in {
+        (step.kind, step.node_id) for step in next_steps(banned, POLICIES[name](), Budget(), Spend())
+    }

@@ -434,7 +434,7 @@ def test_a_torn_line_is_cut_off_and_one_judge_works_at_a_time(
     whole = json.dumps(line()) + "\n"
     path.write_text(whole + whole[: len(whole) // 2])
     with opened_verdicts(path) as (_, judged):
-        assert judged == {NONCE}
+        assert judged == {NONCE: line()["verdict"]}
         assert path.read_text() == whole
         with pytest.raises(BadDirectory, match="another judge at work"), opened_verdicts(path):
             pass

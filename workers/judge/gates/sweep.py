@@ -83,7 +83,7 @@ class _Held:
         self._before = self._report.seconds.get("exclusive", 0.0)
         self._start = self._end = 0.0
         self.ended = False
-        """Whether the limit ended the sweep."""
+        """Whether the job's limit ended the sweep."""
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -102,9 +102,10 @@ class _Held:
         return (self._end or time.monotonic()) - self._start if self._start else 0.0
 
     def is_over(self) -> bool:
-        """Check whether the limit is reached."""
-        self.ended = self.ended or (self._limit is not None and self.seconds >= self._limit)
-        return self.ended
+        """Check whether the job's limit, or that of every sweep, is reached."""
+        seconds = self.seconds
+        self.ended = self.ended or (self._limit is not None and seconds >= self._limit)
+        return self.ended or seconds >= SWEEP_S
 
 
 def sweep(job_run: JobRun) -> None:
@@ -123,7 +124,8 @@ def sweep(job_run: JobRun) -> None:
     held = _Held(job_run)
     try:
         with job_run.report.gate("time"), job_run.on_device(), held.counting():
-            _halve(job_run, entries, workloads, weights, started + SWEEP_S, held)
+            started = time.monotonic()  # a wait for the device is no part of the sweep
+            _halve(job_run, entries, workloads, weights, held)
     finally:
         job_run.report.sweep_seconds = round(held.seconds, 4)
     timed = [entry for entry in entries if entry.failure is None and entry.rounds]
@@ -160,7 +162,6 @@ def _halve(
     entries: Sequence[_Entry],
     workloads: Sequence[ResolvedWorkload],
     weights: dict[str, float],
-    deadline: float,
     held: _Held,
 ) -> None:
     left = [entry for entry in entries if entry.failure is None]
@@ -171,7 +172,7 @@ def _halve(
         others = left[1:]
         job_run.rng.shuffle(others)
         for entry in [*left[:1], *others]:
-            if any(known.rounds for known in entries) and (held.is_over() or time.monotonic() > deadline):
+            if any(known.rounds for known in entries) and held.is_over():
                 return
             _time(job_run, entry, workloads, plan)
         left = [entry for entry in left if entry.failure is None]

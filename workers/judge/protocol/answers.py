@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 from warpsmith.kernels_db.job.bundle import (
     LONGEST_REASON,
@@ -40,8 +40,8 @@ class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong
 
 
 @contextmanager
-def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
-    """Open the file for appending, locked; return it and the nonces that it has verdicts on.
+def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Verdict]]]:
+    """Open the file for appending, locked; return it and the verdicts that it has, by their jobs' nonces.
 
     Raises BadDirectory.
 
@@ -64,7 +64,7 @@ def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
         if whole != len(content):
             say(f"{path.name}: the last line was not finished; it is cut off and its job is judged again")
             file.truncate(whole)
-        yield file, {_nonce(line, number) for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1)}
+        yield file, dict(_read(line, number) for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1))
 
 
 def opened_unjudged(path: Path) -> BinaryIO:
@@ -103,11 +103,11 @@ def append_unjudged(file: BinaryIO, job: SignedJob, error: JudgeError) -> None:
     _append(file, line)
 
 
-def _nonce(line: bytes, number: int) -> str:
+def _read(line: bytes, number: int) -> tuple[str, Verdict]:
     try:
         document = read_strictly(line.decode())
         check(SignedVerdict, document, "")
-        return str(document["nonce"])
+        return str(document["nonce"]), cast("Verdict", document["verdict"])
     except ValueError as error:
         raise BadDirectory(f"{VERDICTS}: line {number}, {error}; remove that line to have its job judged") from None
 

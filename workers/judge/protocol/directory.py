@@ -1,11 +1,11 @@
 """`python -m warpsmith.workers.judge DIR...`: judge the jobs of bundles offline.
 
 It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`job.bundle`), has a judge of its own
-(`protocol.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the
-moment it is there. Several bundles share one judge: it starts once, and compiles for one while it times another. It may
-be killed at any moment and started again: a line that was not finished is cut off, and its job judged anew. A job that
-could not be judged gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that
-file anew.
+(`protocol.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is
+there. Of the best that was screened it then judges the verification that came along (`protocol.verifications`).
+Several bundles share one judge: it starts once, and compiles for one while it times another. It may be killed at any
+moment and started again: a line that was not finished is cut off, and its job judged anew. A job that could not be
+judged gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
 
 Nothing here is secret and nothing is vouched for: the service checks what comes back, and the owner of this host can
 write anything into a verdict.
@@ -33,9 +33,11 @@ from warpsmith.kernels_db.job.bundle import (
     JOBS,
     UNJUDGED,
     VERDICTS,
+    VERIFICATIONS,
     VERSION,
     BundleHeader,
     SignedJob,
+    SignedVerification,
     digest,
 )
 from warpsmith.kernels_db.job.documents import Verdict
@@ -50,6 +52,12 @@ from warpsmith.workers.judge.protocol.answers import (
 )
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError, judge_environment
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
+from warpsmith.workers.judge.protocol.verifications import (
+    as_signed_job,
+    choose_verification,
+    job_to_verify,
+    read_verification,
+)
 
 DONE, SOME_LEFT, MISUSE = 0, 1, 2
 JOB_TIMEOUT_S = 600.0
@@ -75,22 +83,31 @@ class _Interrupted(Exception):  # noqa: N818 - no error
 class _Bundle:
     """A bundle that is held.
 
-    Its directory and header, its jobs without a verdict, and the file of verdicts.
+    Its directory and header, its jobs without a verdict, the verifications that it carries, the verdicts so far by
+    nonce, and their file.
     """
 
     directory: Path
     header: BundleHeader
     waiting: list[SignedJob]
+    verifications: list[SignedVerification]
+    judged: dict[str, Verdict]
     verdicts: BinaryIO
+
+    def next_verification(self) -> SignedJob | None:
+        """Return the verification that the verdicts so far make worth it."""
+        chosen = choose_verification(self.verifications, self.judged)
+        if chosen is None:
+            return None
+        return as_signed_job(chosen, job_to_verify(chosen, self.judged[chosen["screening"]]))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One job, the bundle's name for its op, and the files that its answer goes to."""
+    """One job, its bundle, and the file for the reason where it cannot be judged."""
 
-    op: str
+    bundle: _Bundle
     job: SignedJob
-    verdicts: BinaryIO
     unjudged: BinaryIO
 
 
@@ -103,20 +120,16 @@ def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float
     try:
         with ExitStack() as files:
             bundles = [_held(directory, files, several=len(directories) > 1) for directory in _different(directories)]
-            waiting = [bundle for bundle in bundles if bundle.waiting]
+            waiting = [bundle for bundle in bundles if bundle.waiting or bundle.next_verification() is not None]
             for target in sorted({bundle.header["target"] for bundle in waiting}):
                 check_host(target, cache)
-            asked: list[_Asked] = []
-            for bundle in bundles:
-                unjudged = files.enter_context(opened_unjudged(bundle.directory / UNJUDGED))
-                asked += [_Asked(bundle.header["op"], job, bundle.verdicts, unjudged) for job in bundle.waiting]
-            left = _judge_all(asked, cache, timeout_s) if asked else 0
+            opened = [(bundle, files.enter_context(opened_unjudged(bundle.directory / UNJUDGED))) for bundle in bundles]
+            left = _judge_all(opened, cache, timeout_s) if waiting else 0
     except BadDirectory as error:
         say(f"error: {error}")
         return MISUSE
     if left:
-        count = sum(bundle.header["count"] for bundle in bundles)
-        say(f"no verdict on {left} of {_jobs(count)} ({UNJUDGED}): run this again, or merge what there is")
+        say(f"no verdict on {_jobs(left)} ({UNJUDGED}): run this again, or merge what there is")
         return SOME_LEFT
     named = " ".join(str(directory) for directory in directories)
     say(f"every job has its verdict, in {VERDICTS}; take it back and: warpsmith merge {named}")
@@ -146,15 +159,16 @@ def _held(directory: Path, files: ExitStack, *, several: bool) -> _Bundle:
 
 def _opened(directory: Path, files: ExitStack) -> _Bundle:
     header, jobs = read_bundle(directory)
+    verifications = read_verifications(directory, header, jobs)
     verdicts, judged = files.enter_context(opened_verdicts(directory / VERDICTS))
-    unknown = judged - {job["nonce"] for job in jobs}
+    unknown = judged.keys() - {job["nonce"] for job in (*jobs, *verifications)}
     if unknown:
         raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
     waiting = [job for job in jobs if job["nonce"] not in judged]
     say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
     if judged:
         say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
-    return _Bundle(directory, header, waiting, verdicts)
+    return _Bundle(directory, header, waiting, verifications, judged, verdicts)
 
 
 def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
@@ -180,6 +194,35 @@ def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
     if wrong:
         raise BadDirectory("\n".join(wrong))
     return header, jobs
+
+
+def read_verifications(directory: Path, header: BundleHeader, jobs: Sequence[SignedJob]) -> list[SignedVerification]:
+    """Read the verifications that the bundle carries for its screenings; none without their file.
+
+    Raises BadDirectory.
+    """
+    if not (directory / VERIFICATIONS).is_file():
+        return []
+    screenings = {job["nonce"] for job in jobs if job["job"]["level"] == "screen"}
+    seen = {job["nonce"] for job in jobs}
+    found: list[SignedVerification] = []
+    wrong: list[str] = []
+    for number, line in enumerate(_text_of(directory / VERIFICATIONS).removesuffix("\n").split("\n"), 1):
+        try:
+            one = read_verification(line)
+            _check_job(one, header)
+            if one["nonce"] in seen:
+                raise BrokenDocument("nonce", one["nonce"], "one that no other line has")
+            if one["screening"] not in screenings:
+                raise BrokenDocument("screening", short(one["screening"]), f"the nonce of a screening of {JOBS}")
+        except (BrokenDocument, ValueError) as error:
+            wrong.append(f"{VERIFICATIONS}: line {number}, {error}")
+            continue
+        seen.add(one["nonce"])
+        found.append(one)
+    if wrong:
+        raise BadDirectory("\n".join(wrong))
+    return found
 
 
 def _text_of(path: Path) -> str:
@@ -212,6 +255,12 @@ def _read_job(line: str, header: BundleHeader) -> SignedJob:
     document = read_strictly(line)
     check(SignedJob, document, "")
     job = cast("SignedJob", document)
+    _check_job(job, header)
+    return job
+
+
+def _check_job(job: SignedJob, header: BundleHeader) -> None:
+    """Raise BrokenDocument where a line's job is none of this bundle, or not the one that its ticket names."""
     found = digest(job["job"])
     for field, value, expected in (
         ("bundle_id", job["bundle_id"], header["id"]),
@@ -222,7 +271,6 @@ def _read_job(line: str, header: BundleHeader) -> SignedJob:
         if value != expected:
             whose = ", the digest of the job on this line" if field == "job_digest" else ""
             raise BrokenDocument(field, short(value), f"{expected!r}{whose}")
-    return job
 
 
 def check_host(target: str, cache: Path) -> None:
@@ -264,9 +312,12 @@ def check_host(target: str, cache: Path) -> None:
         raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
 
 
-def _judge_all(asked: Sequence[_Asked], cache: Path, timeout_s: float) -> int:
-    """Judge the jobs and write their verdicts, or why there is none; returns how many got none."""
-    on_a_gpu = any(one.job["job"]["target"].startswith("cuda") for one in asked)
+def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_s: float) -> int:
+    """Judge the jobs, then the verifications that are worth it, and write their verdicts, or why there is none.
+
+    Each bundle comes with its file for the latter. Returns how many got none.
+    """
+    on_a_gpu = any(bundle.header["target"].startswith("cuda") for bundle, _ in opened)
     width = AT_ONCE_ON_A_GPU if on_a_gpu else 1
     ending = threading.Event()
 
@@ -281,21 +332,34 @@ def _judge_all(asked: Sequence[_Asked], cache: Path, timeout_s: float) -> int:
             began = time.monotonic()
             return client.judge(job["job"], timeout_s, on_wait=stop_when_ending), time.monotonic() - began
 
-        futures = {pool.submit(judge, one.job): one for one in asked}
-        left = 0
-        try:
+        def judge_these(asked: Sequence[_Asked]) -> list[_Bundle]:
+            """Judge the jobs; returns the bundle of each that got no verdict."""
+            without: list[_Bundle] = []
+            futures = {pool.submit(judge, one.job): one for one in asked}
             for number, future in enumerate(as_completed(futures), 1):
                 one = futures[future]
                 place = f"[{number}/{len(asked)}] {one.job['nonce']}"
                 try:
                     verdict, seconds = future.result()
                 except JudgeError as error:
-                    left += 1
+                    without.append(one.bundle)
                     append_unjudged(one.unjudged, one.job, error)
                     say(f"{place}: no verdict: {error}")
                     continue
-                append_verdict(one.verdicts, one.job, verdict)
-                say(f"{place}: {one.op}, {_summary(verdict)} ({seconds:.1f} s)")
+                append_verdict(one.bundle.verdicts, one.job, verdict)
+                one.bundle.judged[one.job["nonce"]] = verdict
+                say(f"{place}: {one.bundle.header['op']}, {_summary(verdict)} ({seconds:.1f} s)")
+            return without
+
+        try:
+            left = len(judge_these([_Asked(bundle, job, file) for bundle, file in opened for job in bundle.waiting]))
+            going = list(opened)
+            while asked := [
+                _Asked(bundle, job, file) for bundle, file in going if (job := bundle.next_verification()) is not None
+            ]:  # each turn verifies another candidate, or leaves its bundle out
+                failed = judge_these(asked)
+                left += len(failed)
+                going = [(bundle, file) for bundle, file in going if not any(bundle is one for one in failed)]
         except BaseException:
             ending.set()
             raise

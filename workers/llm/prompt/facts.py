@@ -110,7 +110,7 @@ def parameter_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     spec = {part.name: part for part in parts}
     first = workloads[0]
     lines = [_input_line(spec.get(item["name"]), item, workloads) for item in first["inputs"]]
-    lines += [_output_line(spec.get(item["name"]), item) for item in first["outputs"]]
+    lines += [_output_line(spec.get(item["name"]), item, workloads) for item in first["outputs"]]
     return lines
 
 
@@ -138,7 +138,12 @@ def _input_line(spec: Any, item: ResolvedInput, workloads: Sequence[ResolvedWork
     notes += _allowed(same)
     if kinds:
         notes.append(f"values {' or '.join(sorted(kinds))}")
-    return f"`{name}`: {item['dtype']} tensor {_symbolic(spec, item['shape'])}; {'; '.join(notes)}"
+    return f"`{name}`: {_dtypes(same)} tensor {_symbolic(spec, item['shape'])}; {'; '.join(notes)}"
+
+
+def _dtypes(same: Sequence[ResolvedInput] | Sequence[ResolvedOutput]) -> str:
+    """Write the dtypes that a parameter has on the workloads, each once."""
+    return " or ".join(dict.fromkeys(entry["dtype"] for entry in same))
 
 
 def _allowed(same: Sequence[ResolvedInput]) -> list[str]:
@@ -150,10 +155,11 @@ def _allowed(same: Sequence[ResolvedInput]) -> list[str]:
     return ["never holds NaN or infinities"] if held.get("finite") else []
 
 
-def _output_line(spec: Any, item: ResolvedOutput) -> str:
+def _output_line(spec: Any, item: ResolvedOutput, workloads: Sequence[ResolvedWorkload]) -> str:
     shape = _symbolic(spec, item["shape"])
+    same = [entry for workload in workloads for entry in workload["outputs"] if entry["name"] == item["name"]]
     return (
-        f"`{item['name']}`: {item['dtype']} tensor {shape}; contiguous; OUTPUT: every element must be written, "
+        f"`{item['name']}`: {_dtypes(same)} tensor {shape}; contiguous; OUTPUT: every element must be written, "
         "its former content is garbage"
     )
 
@@ -197,7 +203,8 @@ def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
             for item in (*workload["inputs"], *workload["outputs"])
             if item["shape"] is not None
         ]
-        axes = ", ".join(f"{name}={value}" for name, value in workload["axes"].items())
+        bound = {**workload["axes"], **workload.get("dtypes", {})}
+        axes = ", ".join(f"{name}={value}" for name, value in bound.items())
         line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}; {', '.join(tensors)}"
         if workload["role"] == "bench":
             if are_weighted(workloads):

@@ -68,15 +68,17 @@ class RequestContext:
     """All that a request is built from.
 
     workloads: resolved, those of the target; hold-out ones are left out of every prompt. baselines: the root's verdict
-    at level `baseline`. parent: None where it is the root. best: the champion, None while there is none. ideate:
-    `ideas` to ask for, `asked`, the number of times that ideas were asked for on this parent before, and `avoid`,
-    techniques that may not be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of
-    `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
+    at level `baseline`; None while they travel in a bundle. parent: None where it is the root. best: the champion, None
+    while there is none. ideate: `ideas` to ask for, `asked`, the number of times that ideas were asked for on this
+    parent before, and `avoid`, techniques that may not be used. code: `idea` (None where the policy has no ideas), and
+    the `variant` (from 0) of `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the
+    candidate with its verdict.
     reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
-    joins: the search joins two kernels by size itself, so that no idea is spent on it. exemplars: verified kernels of
+    joins: the search joins two kernels by size itself, so that no idea is spent on it. sweeps: the judge may still time
+    a candidate's configurations, so that numbers may be left to it. exemplars: verified kernels of
     other ops, for ideate without a parent (on a restart the details of techniques take their place) and for code; no
     part of the request's identity.
     """
@@ -107,6 +109,7 @@ class RequestContext:
     other: NodeFacts | None = None
     leads_on: tuple[str, ...] = ()
     joins: bool = False
+    sweeps: bool = True
     exemplars: tuple[Exemplar, ...] = ()
 
 
@@ -211,7 +214,9 @@ def _common(context: RequestContext) -> dict[str, Any]:
             "axes": facts.axes_line(op),
             "constraints": [" ".join(constraint.split()) for constraint in op.constraints],
             "has_float32": any(
-                item["dtype"] == "float32" for item in (*workloads[0]["inputs"], *workloads[0]["outputs"])
+                item["dtype"] == "float32"
+                for workload in workloads
+                for item in (*workload["inputs"], *workload["outputs"])
             ),
         },
         "device": context.target.device,
@@ -226,14 +231,17 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
         "derived_tolerance": facts.derives_tolerance(workloads),
         "counterexamples": known_inputs(context.counterexamples),
-        "output_dtypes": sorted({item["dtype"] for item in workloads[0]["outputs"]}),
+        "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
+        "sweeps": context.sweeps,
     }
 
 
 def _measured(context: RequestContext) -> dict[str, Any]:
     baselines = context.baselines
     return {
+        "measured": baselines is not None,
+        "baseline_names": list(context.op.objective.baselines),
         "facts": facts.device_lines(baselines["device"] if baselines else None, context.workloads),
         "baselines": facts.baseline_lines(baselines, context.workloads),
     }

@@ -28,11 +28,12 @@ const COLUMNS: readonly Column<Workload>[] = [
     key: "axes",
     header: "Axes",
     wide: true,
-    cell: ({ axes }) => (
+    cell: ({ axes, dtypes }) => (
       <Untrusted
-        text={Object.entries(axes)
-          .map(([name, size]) => `${name} ${format.count(size)}`)
-          .join(" · ")}
+        text={[
+          ...Object.entries(axes).map(([name, size]) => `${name} ${format.count(size)}`),
+          ...Object.entries(dtypes ?? {}).map(([name, dtype]) => `${name} ${dtype}`),
+        ].join(" · ")}
       />
     ),
   },

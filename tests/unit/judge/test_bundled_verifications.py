@@ -1,0 +1,134 @@
+"""Which verification of a bundle its host does, by the verdicts on the screenings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import steps_support
+from warpsmith.kernels_db.job.bundle import Champion, SignedVerification, digest
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.judge.protocol.answers import BadDirectory
+from warpsmith.workers.judge.protocol.contract import BrokenDocument
+from warpsmith.workers.judge.protocol.directory import read_verifications
+from warpsmith.workers.judge.protocol.verifications import choose_verification, job_to_verify, read_verification
+
+SOURCE = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
+
+
+def verification(number: int, champion: Champion | None = None) -> SignedVerification:
+    job = build_job(
+        steps_support.OP, steps_support.TARGET, level="verify", candidate={"language": "cpp", "source": SOURCE}
+    )
+    return {
+        "nonce": f"v{number}",
+        "bundle_id": "bn",
+        "search_id": "sr",
+        "attempt_id": "at",
+        "job_digest": digest(job),
+        "signature": "s",
+        "job": job,
+        "screening": f"s{number}",
+        "champion": champion,
+    }
+
+
+def found(score: float | None, word: str = "accepted", level: str = "screen", **changes: Any) -> Verdict:
+    interval = None if score is None else [score * 0.99, score * 1.01]
+    return {**steps_support.verdict(level, word, score=score), "score_ci95": interval, **changes}  # type: ignore[typeddict-item]
+
+
+def chosen(verdicts: dict[str, Verdict], champion: Champion | None = None, count: int = 3) -> str | None:
+    one = choose_verification([verification(number, champion) for number in range(count)], verdicts)
+    return None if one is None else one["nonce"]
+
+
+def test_the_best_accepted_candidate_is_verified_and_then_the_next_if_that_fails() -> None:
+    verdicts = {"s0": found(1.5), "s1": found(2.0), "s2": found(None, "rejected")}
+    assert chosen(verdicts) == "v1"
+    assert chosen({**verdicts, "v1": found(None, "rejected", "verify")}) == "v0"
+    assert chosen({**verdicts, "v1": found(2.0, level="verify")}) is None
+    assert chosen({**verdicts, "v1": found(1.2, level="verify")}) == "v0", "verified, it is slower than the next"
+    rejected = {name: found(None, "rejected", "verify") for name in ("v0", "v1")}
+    assert chosen({**verdicts, **rejected}) is None
+    assert chosen({}) is None
+
+
+@pytest.mark.parametrize(
+    ("score", "interval", "worth"),
+    [
+        (1.0, [0.99, 1.01], True),
+        (3.0, [2.97, 3.03], False),
+        (1.99, [1.97, 2.01], False),  # a tie
+        (1.99, [1.985, 1.995], True),
+        (1.99, None, True),
+    ],
+)
+def test_it_must_be_faster_than_the_champion_and_no_tie(
+    score: float, interval: list[float] | None, worth: bool
+) -> None:
+    assert (chosen({"s0": found(2.0)}, {"score": score, "ci95": interval}) == "v0") is worth
+
+
+def test_a_candidate_is_verified_with_the_numbers_that_its_sweep_chose() -> None:
+    one = verification(0)
+    assert job_to_verify(one, found(2.0)) is one["job"]
+    sweep = {"chosen": {"N": 2}, "configurations": [], "seconds": 1.0}
+    candidate = job_to_verify(one, found(2.0, sweep=sweep))["candidate"]
+    assert candidate is not None
+    assert "\nN = 2\n" in candidate["source"]
+
+
+def test_a_line_that_verifies_nothing_is_refused() -> None:
+    one = verification(0)
+    assert read_verification(json.dumps(one)) == one
+    for name, value in (("level", "screen"), ("candidate", None)):
+        with pytest.raises(BrokenDocument, match=r"job\.level"):
+            read_verification(json.dumps({**one, "job": {**one["job"], name: value}}))
+    with pytest.raises(BrokenDocument, match="champion"):
+        read_verification(json.dumps({**one, "champion": {"ci95": None}}))
+
+
+def bundle_of(directory: Path, *lines: Any) -> list[SignedVerification]:
+    """What is read of a bundle's verifications.jsonl."""
+    screening: Any = {**verification(0), "nonce": "s0"}
+    screening["job"] = {**screening["job"], "level": "screen"}
+    header: Any = {"id": "bn", "target": str(steps_support.TARGET)}
+    (directory / "verifications.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_verifications(directory, header, [screening])
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {**verification(0)}
+    found["job"] = {**found["job"], "id": "v0"}
+    found["job_digest"] = digest(found["job"])
+    return {**found, **changes}
+
+
+def test_a_bundle_without_verifications_has_none(tmp_path: Path) -> None:
+    assert read_verifications(tmp_path, {"id": "bn"}, []) == []  # type: ignore[typeddict-item]
+    assert [one["nonce"] for one in bundle_of(tmp_path, line())] == ["v0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"screening": "s1"}, "line 1, screening: found 's1', expected the nonce of a screening of jobs.jsonl"),
+        ({"job_digest": "0"}, "line 1, job_digest: found '0'"),
+        ({"bundle_id": "other"}, "line 1, bundle_id: found 'other', expected 'bn'"),
+        ({"nonce": "s0", "job": {**line()["job"], "id": "s0"}}, "line 1, job_digest"),
+    ],
+)
+def test_a_line_that_is_none_of_the_bundle_is_told(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadDirectory) as told:
+        bundle_of(tmp_path, line(**changes))
+    assert message in str(told.value)
+
+
+def test_a_nonce_is_one_line_s_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadDirectory, match="line 2, nonce: found 'v0'"):
+        bundle_of(tmp_path, line(), line())

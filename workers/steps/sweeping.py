@@ -1,0 +1,74 @@
+"""Shares of a search's limit on sweep seconds: what steps that run at once may hold together is reserved for each.
+
+A step that may sweep is a screening of a candidate with tunables, or a verification of one whose sweep left further
+configurations to verify. It gets its share as it is claimed, under the search's lock, and keeps it in its row while it
+runs; what it did not hold is there for the next.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, find_leaders
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.workers.gate.tunables import TUNE, read_tunables
+from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
+
+SHARE = "sweep_s"
+"""The name of a step's share among its `params`."""
+
+JUDGED = ("judge", "verify")
+
+
+def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> None:
+    """Reserve what `attempt`, which is about to run, may hold of the search's limit on sweep seconds.
+
+    It is an equal share of what is left beside the reservations of steps that run: as many steps as wait have one
+    each. Nothing is reserved where the search has no such limit, or the step cannot sweep.
+    """
+    left = sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
+    if left is None or attempt.kind not in JUDGED:
+        return
+    session.flush()
+    query = select(AttemptRow, NodeRow).join(NodeRow, NodeRow.id == AttemptRow.node_id)
+    of_search = (AttemptRow.search_id == search.id, AttemptRow.kind.in_(JUDGED), NodeRow.seq > 0)
+    open_steps = session.execute(query.where(*of_search, AttemptRow.state.in_(("pending", "running")))).tuples().all()
+    waiting = 0
+    for other, node in open_steps:
+        if other.id != attempt.id and other.state == "running":
+            left -= other.params.get(SHARE, 0.0)
+        elif _may_sweep(session, other, node):
+            waiting += 1
+    of_step = next((node for other, node in open_steps if other.id == attempt.id), None)
+    share = None
+    if of_step is not None and _may_sweep(session, attempt, of_step):
+        share = max(0.0, left) / waiting
+        if attempt.kind == "judge":
+            share = min(share, SWEEP_S)
+    # A share that an earlier try of this step had is void.
+    kept = {name: value for name, value in attempt.params.items() if name != SHARE}
+    attempt.params = kept if share is None else {**kept, SHARE: share}
+
+
+def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
+    """Return the configurations that led somewhere in the sweep of the node's screening."""
+    query = select(VerdictRow.document["sweep"]).where(
+        VerdictRow.node_id == node.id, VerdictRow.level == "screen", VerdictRow.source == node.source
+    )
+    sweep = session.scalar(query.order_by(VerdictRow.id.desc()).limit(1))
+    return find_leaders(sweep) if sweep else ()
+
+
+def _may_sweep(session: Session, attempt: AttemptRow, node: NodeRow) -> bool:
+    if attempt.kind == "verify":
+        return bool(leaders_of(session, node))
+    if node.source is None or TUNE not in node.source:
+        return False
+    try:
+        found = read_tunables(ast.parse(node.source))
+    except (SyntaxError, ValueError):  # the gate says what is wrong with it
+        return False
+    return found is not None and len(found.configurations) > 1
