@@ -27,7 +27,7 @@ from warpsmith.kernels_db.formats.shared.files import RawFile, beside, origin_of
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.tensors import dist_of
 from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
-from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS, MAX_PYTHON, is_float
+from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS, MAX_PYTHON, MAX_TENSORS, is_float
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.names import identifier, unique
@@ -130,7 +130,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     facts, sandbox = _asked(analyse, request, where, len(calls))
     too_much = [name for (name, _, _), found in zip(calls, facts.workloads, strict=True) if found is None]
     calls = [call for call in calls if call[0] not in too_much]
-    unlike = _unlike(facts, calls)
+    unlike = _unlike(facts, calls, where)
     alike = [found for found, (name, _, _) in zip(facts.understood, calls, strict=True) if name not in unlike]
     facts = facts.model_copy(update={"workloads": alike})
     calls = _timed([call for call in calls if call[0] not in unlike])
@@ -281,10 +281,11 @@ def _asked(analyse: Analyse | None, request: Mapping[str, Any], where: str, call
     return facts, sandbox
 
 
-def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]]) -> list[str]:
+def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]], where: str) -> list[str]:
     """Return the workloads that differ from most in more than sizes and numbers: no axes say that.
 
-    Most: those alike with the most benchmarks among them, then with the most in all, then the first.
+    Most: those alike with the most benchmarks among them, then with the most in all, then the first, of those for
+    which a spec has room. Raises SpecErrors where there is none.
     """
 
     def kind(workload: TaskWorkload) -> str:
@@ -295,7 +296,11 @@ def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]]) 
 
     kinds = [kind(workload) for workload in facts.understood]
     timed = [each for each, (_, role, _) in zip(kinds, calls, strict=True) if role == "bench"]
-    most = max(dict.fromkeys(kinds), key=lambda each: (timed.count(each), kinds.count(each)))
+    fitting = [each for each, workload in zip(kinds, facts.understood, strict=True) if workload.fits]
+    if not fitting:
+        found = max(len(leaves) for each in facts.understood for leaves in (each.inputs, each.outputs))
+        raise refused(where, f"{found} inputs or outputs", f"a workload with at most {MAX_TENSORS} of each")
+    most = max(dict.fromkeys(fitting), key=lambda each: (timed.count(each), kinds.count(each)))
     return [name for each, (name, _, _) in zip(kinds, calls, strict=True) if each != most]
 
 

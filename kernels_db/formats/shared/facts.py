@@ -20,6 +20,9 @@ from warpsmith.kernels_db.spec.document import MAX_DEPTH
 MOST_WORKLOADS = 64
 """Of one task, each of which is run."""
 
+MOST_LEAVES = 256
+"""Tensors and numbers on one side of a task's call. A spec has fewer: a workload with more than that is left out."""
+
 LONGEST_NAME = 256
 """Of an attribute, and of a key in a task's data."""
 
@@ -142,10 +145,15 @@ class TaskWorkload(Facts):
 
     structure: dict[str, Any]
     result: dict[str, Any]
-    inputs: Leaves
-    outputs: Leaves
-    written: list[int] = Field(max_length=MAX_TENSORS)
-    aliases: list[int | None] = Field(max_length=MAX_TENSORS)
+    inputs: list[Leaf] = Field(max_length=MOST_LEAVES)
+    outputs: list[Leaf] = Field(max_length=MOST_LEAVES)
+    written: list[int] = Field(max_length=MOST_LEAVES)
+    aliases: list[int | None] = Field(max_length=MOST_LEAVES)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a spec has room for so many inputs and outputs."""
+        return max(len(self.inputs), len(self.outputs)) <= MAX_TENSORS
 
     @model_validator(mode="after")
     def _whole(self) -> TaskWorkload:

@@ -273,6 +273,17 @@ def test_workloads_of_another_structure_than_most_are_left_out(by: dict[str, Any
     assert any("structure" in note and note.endswith(": test-0") for note in found.notes)
 
 
+def test_a_workload_with_more_tensors_than_a_spec_has_is_left_out() -> None:
+    answer = copy.deepcopy(ANSWER)
+    many = {"structure": {"list": [{"leaf": n} for n in range(88)]}, "inputs": [tensor(4) for _ in range(88)]}
+    for call in answer["workloads"][:2]:
+        call |= many
+    assert [item.id for item in made(answer).op.workloads] == ["benchmark-1"]
+    answer["workloads"][2] |= many
+    with pytest.raises(SpecErrors, match="found '88 inputs or outputs', expected a workload with at most 64"):
+        made(answer)
+
+
 def test_arguments_may_be_lists_which_generators_are_given() -> None:
     op = made(task=TASK.replace('"m": 5', '"m": [5, "a", 2.5]')).op
     dist = op.workloads[1].inputs["rest_w"].dist
