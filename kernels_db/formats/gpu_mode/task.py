@@ -196,9 +196,7 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
         name = listed[module := left.pop()]
         found = at_hand.get(beside(file.path, named[name]))
         if found is None:
-            raise refused(
-                f"{file.path}: files, {name}", f"no file {named[name]}", "the file among those of the import"
-            )
+            raise refused(f"{file.path}: files, {name}", f"no file {named[name]}", "the file among those of the import")
         imported = {each for each in python_source.imported(python_source.parse(found)) if each in listed}
         if own in imported:
             raise refused(

@@ -434,7 +434,9 @@ def test_an_input_that_the_reference_only_reads_is_not_mutated(write: str) -> No
     assert not any(item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs)
 
 
-@pytest.mark.parametrize("constraint", ["batch_size % none == 0", "batch_size * 2 ** 63 > 0", "1 // none == batch_size"])
+@pytest.mark.parametrize(
+    "constraint", ["batch_size % none == 0", "batch_size * 2 ** 63 > 0", "1 // none == batch_size"]
+)
 def test_a_constraint_that_has_no_value_is_one_that_is_not_met(constraint: str) -> None:
     definition = changed(PAGED, "axes.none", {"type": "const", "value": 0})
     definition["constraints"].append(constraint)

@@ -298,7 +298,7 @@ def test_a_file_that_the_reference_does_not_import_is_no_part_of_the_op() -> Non
     assert "SLOW" not in op.reference
     assert op.origin is not None
     assert "a/bench.py" in [file.path for file in raw_files(op.origin)]
-    assert "SLOW" not in made(task=task.replace("bench.py\"}", "absent.py\"}")).op.reference
+    assert "SLOW" not in made(task=task.replace('bench.py"}', 'absent.py"}')).op.reference
 
 
 def test_workloads_that_take_more_than_the_sandbox_gives_are_left_out_with_a_note() -> None:
