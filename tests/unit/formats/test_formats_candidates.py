@@ -76,7 +76,7 @@ def task(result: Any = None, aliases: tuple[int | None, ...] = (None,)) -> Op:
     raw = [RawFile(path, text.encode()) for path, text in files.items()]
     answer = copy.deepcopy(ANSWER)
     for call in answer["workloads"]:
-        call |= {"result": result} if result else {}
+        call.update({"result": result} if result else {})
         outputs = [call["outputs"][0] if alias is None else call["inputs"][alias] for alias in aliases]
         written = [alias for alias in aliases if alias is not None]
         call |= {"outputs": outputs, "aliases": list(aliases), "written": written}

@@ -445,7 +445,7 @@ def test_a_constraint_that_has_no_value_is_one_that_is_not_met(constraint: str) 
 
 
 def test_a_constant_axis_that_is_no_size_is_refused_by_its_field() -> None:
-    with pytest.raises(SpecErrors, match="axes.head_dim"):
+    with pytest.raises(SpecErrors, match=r"axes\.head_dim"):
         with_sizes(changed(PAGED, "axes.head_dim", {"type": "const", "value": -16}), {})
 
 

@@ -277,7 +277,7 @@ def test_a_workload_with_more_tensors_than_a_spec_has_is_left_out() -> None:
     answer = copy.deepcopy(ANSWER)
     many = {"structure": {"list": [{"leaf": n} for n in range(88)]}, "inputs": [tensor(4) for _ in range(88)]}
     for call in answer["workloads"][:2]:
-        call |= many
+        call.update(many)
     assert [item.id for item in made(answer).op.workloads] == ["benchmark-1"]
     answer["workloads"][2] |= many
     with pytest.raises(SpecErrors, match="found '88 inputs or outputs', expected a workload with at most 64"):
