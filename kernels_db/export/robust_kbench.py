@@ -1,6 +1,6 @@
 """The `robust-kbench` format: the results of a task's kernel and of PyTorch, as its tools write and read them.
 
-    func_*.py, config_*.json              the task, as it was imported
+    func_*.py, config_*.json              the task with its configuration, as it was imported
     eval_results/DIRECTION/torch_*.json   times of PyTorch, eager and compiled
     kernel/eval_results/time_results.json times of the kernel
     kernel/PACKAGE/, provenance.json      the kernel, as an importable package, and where it comes from
@@ -45,7 +45,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     times = _times(kernel, op)
     given = raw_files(op.origin)
     setting, direction = task.setting(given)
-    files = {PurePosixPath(file.path).name: file.text() for file in given}
+    files = {PurePosixPath(file.path).name: file.text() for file in task.task_and_configuration(given)}
     files |= {
         f"eval_results/{direction}/{file}": to_json(_results(kernel, setting, times[baseline]))
         for baseline, file in BASELINES.items()

@@ -92,7 +92,8 @@ def _refuse(client: Client | None, text: str, field: str, expected: str) -> NoRe
     examples = list(list_examples())
     there = "no service answers" if client is None else f"stored: {_shorten(stored)}"
     meant = suggest(Path(text).stem, [*stored, *examples])
-    misuse(field, text, f"{expected}; {there}; examples: {_shorten(examples)}{meant}")
+    # The likely name first: after two lists of names nobody finds it.
+    misuse(field, text, f"{expected}{f'{meant} ' if meant else '; '}{there}; examples: {_shorten(examples)}")
 
 
 def _shorten(names: list[str]) -> str:

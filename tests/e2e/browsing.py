@@ -131,6 +131,20 @@ def barriers(page: Page) -> list[str]:
     ]
 
 
+SMALLEST_PX = 12
+_SMALL = """(least) => [...document.querySelectorAll('body *')].filter((element) => {
+  const box = element.getBoundingClientRect();
+  const own = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+  return own && box.width > 1 && box.height > 1 && parseFloat(getComputedStyle(element).fontSize) < least;
+}).map((element) => `${getComputedStyle(element).fontSize} ${element.textContent.slice(0, 60)}`).slice(0, 5)"""
+
+
+def small_text(page: Page) -> list[str]:
+    """What is written smaller than SMALLEST_PX on the page: size and text."""
+    found: list[str] = page.evaluate(_SMALL, SMALLEST_PX)
+    return found
+
+
 VIEWS = ("idea", "code", "diff", "prompt", "compile", "workloads", "timing", "roofline", "profile", "history")
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.browsing import NARROW, WIDE, Visit, barriers, pages_of, visiting
+from tests.e2e.browsing import NARROW, WIDE, Visit, barriers, pages_of, small_text, visiting
 from tests.e2e.test_agent import IDEA
 from tests.e2e.test_main_job import USE
 from tests.support import scenario
@@ -233,6 +233,7 @@ def test_no_page_keeps_anybody_out(chromium: Browser, house: House, size: tuple[
                 page.emulate_media(color_scheme=scheme)
                 found += [f"{name}, {scheme}: {line}" for line in barriers(page)]
             assert page.locator("h1").count() == 1, name
+            found += [f"{name}: {line}" for line in small_text(page)]
             titles.add(page.title())
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{name} is {wide} pixels wider than the window"

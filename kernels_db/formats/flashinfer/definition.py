@@ -8,6 +8,7 @@
     input scalar                                    the workload's value
     input safetensors                               the values themselves, where the file is at hand and small
     input custom                                    made by the Definition's `custom_inputs_entrypoint`
+    input that the reference writes                 a mutated input: what it leaves there is checked, too
     input drawn                                     its distribution, which a made Workload says (`made_workload`)
 
 SOL-ExecBench has the same files, and custom inputs and tolerances besides: its problems are read here, too.
@@ -64,8 +65,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     name = definition.text("name")
     inputs = definition.members("inputs")
     outputs = definition.members("outputs")
-    scalars = [key for key, item in inputs.items() if item.get("shape") is None]
     kept, left_out = _constraints(definition)
+    text, where = definition.text("reference"), f"{definition.field}: reference"
+    written = reference.written(text, where, list(inputs))
     document: dict[str, Any] = {
         "schema_version": 1,
         "name": identifier(name, "op"),
@@ -73,11 +75,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "family": (identifier(str(content.get("op_type") or ""), "") or None),
         "axes": {axis: _axis(definition, axis, item) for axis, item in definition.members("axes").items()},
         "constraints": kept,
-        "inputs": [_input(definition, key, item) for key, item in inputs.items()],
+        "inputs": [_input(definition, key, item, written=key in written) for key, item in inputs.items()],
         "outputs": [tensor(definition, "outputs", key, item) for key, item in outputs.items()],
-        "reference": reference.reference(
-            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs), scalars
-        ),
+        "reference": reference.reference(text, where, list(inputs), list(outputs)),
         "workloads": workloads(definition, found, files),
         "origin": origin_of(FORMAT, files),
     }
@@ -86,6 +86,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     notes = [f"constraint kept in origin alone, for it speaks of more than axes: {text}" for text in left_out]
     others = sorted({item.kind for item in found} - {"Definition", "Workload", "Trace"})
     notes += [f"kept in origin, and not part of the op: {kind}" for kind in others]
+    in_place = [item["name"] for item in document["inputs"] if item.get("mutated")]
+    if in_place:
+        notes.append(f"the reference writes to {', '.join(in_place)}: what it leaves there is checked, as results are")
     notes += drawn_apart(custom_inputs(found), str(content.get("custom_inputs_entrypoint")))
     if any("tolerance" in item.content for item in found if item.kind == "Workload"):
         notes.append("the Workloads' tolerances are kept in origin alone: here they are derived from float64")
@@ -121,9 +124,12 @@ def _constraints(definition: Found) -> tuple[list[str], list[str]]:
     return kept, left_out
 
 
-def _input(definition: Found, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
+def _input(definition: Found, name: str, item: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
+    """Return an input as the spec says it. `written`: the reference writes to it."""
     found = tensor(definition, "inputs", name, item)
-    if found["shape"] is not None and found["dtype"] in _RANDOM:
+    if found["shape"] is None:
+        return found
+    if found["dtype"] in _RANDOM:
         low, high = _RANDOM[found["dtype"]]
         found["dist"] = {"kind": "randint", "low": low, "high": high}
-    return found
+    return found | ({"mutated": True} if written else {})

@@ -112,7 +112,7 @@ def _sizes(
     for _ in range(MOST_DOUBLINGS):
         sizes = {**chosen, **named}
         _work_out(constraints, known, named, sizes)
-        broken = [parsed for parsed in said if not parsed.boolean({**known, **sizes})]
+        broken = [parsed for parsed in said if not _holds(parsed, {**known, **sizes})]
         if not broken:
             return {name: sizes[name] for name in free}
         for name in {name for parsed in broken for name in parsed.names if name in chosen}:
@@ -126,6 +126,14 @@ def _over(text: str, names: set[str]) -> expr.Expression | None:
     except expr.ExprError:
         return None
     return parsed if parsed.names <= names else None
+
+
+def _holds(constraint: expr.Expression, sizes: Mapping[str, int]) -> bool:
+    """Check a constraint; one that these sizes give no value (a division by zero) does not hold."""
+    try:
+        return constraint.boolean(sizes)
+    except expr.ExprError:
+        return False
 
 
 def _work_out(
@@ -159,7 +167,7 @@ def _scalar(
     if name in ("sm_scale", "scale"):
         shape = next((each["shape"] for each in inputs.values() if isinstance(each.get("shape"), list)), None)
         size = known.get(str(shape[-1])) if shape else None
-        return float(size**-0.5) if size else 1.0
+        return float(size**-0.5) if size is not None and size > 0 else 1.0
     return 1.0
 
 
@@ -212,5 +220,5 @@ _EVEN = '''"""Offsets in even steps, the last of which is the total."""
 def make(shape, dtype, generator):
     import torch
 
-    return (torch.arange(shape[0]) * {total} // (shape[0] - 1)).to(dtype)
+    return (torch.arange(shape[0]) * {total} // max(1, shape[0] - 1)).to(dtype)
 '''

@@ -2,8 +2,7 @@
 
 `run` then takes its inputs by position and returns a tensor or a tuple. The format lets `run` name its
 parameters in another order than that of the inputs, and return a dict by output. Where a reference does so, a
-`run` that says it in the spec's way is added below it; otherwise it stays as it is. An input that `run` writes to is
-given as a copy: the format's inputs are only read, and what is written there is no result.
+`run` that says it in the spec's way is added below it; otherwise it stays as it is.
 """
 
 from __future__ import annotations
@@ -27,19 +26,14 @@ def run({parameters}):
 _FROM_DICT = "return tuple(found[name] for name in {outputs}) if isinstance(found, dict) else found"
 
 
-def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[str], scalars: Sequence[str]) -> str:
-    """Return the spec's reference. `scalars`: inputs that are numbers. Raises SpecErrors naming `field`."""
-    functions = python_source.top_level(python_source.parse(RawFile(field, source.encode("utf-8"))), ast.FunctionDef)
-    run = functions.get("run")
-    if run is None:
-        raise refused(field, f"no function run, but {', '.join(functions) or 'none'}", "a module with run(...)")
-    named = [item.arg for item in [*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs]]
-    by_name = set(inputs) <= set(named) and (named[: len(inputs)] != list(inputs) or bool(run.args.kwonlyargs))
+def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """Return the spec's reference. Raises SpecErrors naming `field`."""
+    run = _run(source, field)
+    by_name = _by_name(run, inputs)
     returns_dict = any(
         isinstance(node, ast.Return) and isinstance(node.value, ast.Dict | ast.DictComp) for node in ast.walk(run)
     )
-    copied = _written(run, inputs) - set(scalars)
-    if not by_name and not returns_dict and not copied:
+    if not by_name and not returns_dict:
         return source
     result = _FROM_DICT.format(outputs=f"({', '.join(map(repr, outputs))},)") if returns_dict else "return found"
     return (
@@ -47,31 +41,60 @@ def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[
         + "\n"
         + _ADDED.format(
             parameters=", ".join(inputs),
-            arguments=", ".join(
-                (f"{name}=" if by_name else "") + name + (".clone()" if name in copied else "") for name in inputs
-            ),
+            arguments=", ".join(f"{name}={name}" if by_name else name for name in inputs),
             returns=", and a tuple for the dict" if returns_dict else "",
             result=result,
         )
     )
 
 
-def _written(run: ast.FunctionDef, inputs: Sequence[str]) -> set[str]:
-    """Return the inputs that `run` writes to by their names: `x[...] = y`, `x += y`, `x.add_(y)`."""
-    found = set()
+def written(source: str, field: str, inputs: Sequence[str]) -> set[str]:
+    """Return the inputs that `run` writes to by their names: `x[...] = y`, `x += y`, `x.add_(y)`.
+
+    One whose name `run` gives to another value is none of them: the judge refuses a reference that writes to it all
+    the same. Raises SpecErrors naming `field`.
+    """
+    run = _run(source, field)
+    found: set[str | None] = set()
+    stored: list[ast.expr] = []
     for node in ast.walk(run):
-        places: list[ast.expr] = []
         if isinstance(node, ast.Assign):
-            places = [target for target in node.targets if isinstance(target, ast.Subscript)]
+            found |= {_owner(target) for target in node.targets if isinstance(target, ast.Subscript)}
         elif isinstance(node, ast.AugAssign):
-            places = [node.target]
+            found.add(_owner(node.target))
+            stored.append(node.target)  # into a tensor's own memory
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name = node.func.attr
-            places = [node.func.value] if name.endswith("_") and not name.endswith("__") else []
-        for place in places:
-            owner = place
-            while isinstance(owner, ast.Subscript):
-                owner = owner.value
-            if isinstance(owner, ast.Name) and owner.id in inputs:
-                found.add(owner.id)
-    return found
+            found |= {_owner(node.func.value)} if name.endswith("_") and not name.endswith("__") else set()
+    rebound = {
+        node.id
+        for node in ast.walk(run)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in stored
+    }
+    by_name = _by_name(run, inputs)
+    taken = inputs if by_name else _parameters(run)
+    return {name for name, own in zip(inputs, taken, strict=False) if own in found - rebound}
+
+
+def _by_name(run: ast.FunctionDef, inputs: Sequence[str]) -> bool:
+    """Check whether `run` takes its inputs by name, in an order of its own."""
+    named = _parameters(run)
+    return set(inputs) <= set(named) and (named[: len(inputs)] != list(inputs) or bool(run.args.kwonlyargs))
+
+
+def _parameters(run: ast.FunctionDef) -> list[str]:
+    return [item.arg for item in [*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs]]
+
+
+def _owner(place: ast.expr) -> str | None:
+    """Return the name in `name`, `name[...]`, `name[...][...]`."""
+    while isinstance(place, ast.Subscript):
+        place = place.value
+    return place.id if isinstance(place, ast.Name) else None
+
+
+def _run(source: str, field: str) -> ast.FunctionDef:
+    functions = python_source.top_level(python_source.parse(RawFile(field, source.encode("utf-8"))), ast.FunctionDef)
+    if "run" not in functions:
+        raise refused(field, f"no function run, but {', '.join(functions) or 'none'}", "a module with run(...)")
+    return functions["run"]

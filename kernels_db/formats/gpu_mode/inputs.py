@@ -68,7 +68,7 @@ def names(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> list[str]:
     """Return a name for each leaf of the data: as `ref_kernel` unpacks it, or x, x_2 ..."""
     unpacked = _unpacked(ref_kernel)
     found: list[str] = []
-    for path in _paths(facts.structure):
+    for path in _paths(facts.understood[0].structure):
         first = unpacked[path[0]] if path and isinstance(path[0], int) and path[0] < len(unpacked) else "x"
         found.append(identifier("_".join([first, *(str(step) for step in path[1:])]), "x"))
     return unique(found)
@@ -120,7 +120,7 @@ def inputs(
         return room.code(text, value.make) if isinstance(value, _Made) else value
 
     written = facts.understood[0].written
-    paths = list(_paths(facts.structure))
+    paths = list(_paths(facts.understood[0].structure))
     for number, (name, path) in enumerate(zip(wanted, paths, strict=True)):
         leaves = [workload.inputs[number] for workload in facts.understood]
         item: dict[str, Any] = {"name": name, "dtype": leaves[0].dtype}
@@ -185,7 +185,7 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
 
     `taken` are the outputs that are no written input.
     """
-    paths = list(_paths(facts.result))
+    paths = list(_paths(facts.understood[0].result))
     found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
     outputs = "None" if not found else found[0] if len(found) == 1 else f"({', '.join(found)})"
     given = [
@@ -193,7 +193,7 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
         for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True)
     ]
     return ("\n\nimport torch\n" if given != list(wanted) else "") + _RUN.format(
-        parameters=", ".join(wanted), data=_expression(facts.structure, given), outputs=outputs
+        parameters=", ".join(wanted), data=_expression(facts.understood[0].structure, given), outputs=outputs
     )
 
 

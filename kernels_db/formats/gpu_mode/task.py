@@ -27,7 +27,7 @@ from warpsmith.kernels_db.formats.shared.files import RawFile, beside, origin_of
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.tensors import dist_of
 from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
-from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON, is_float
+from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS, MAX_PYTHON, MAX_TENSORS, is_float
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.names import identifier, unique
@@ -40,7 +40,7 @@ REFERENCE = "reference.py"
 
 _SUBMISSION = "@SUBMISSION@"
 NOT_NEEDED = ("eval.py", "submission.py", "template.py")
-"""Files of a task that neither its reference nor a submission imports."""
+"""Files of a task that no submission imports."""
 
 
 def claim(file: RawFile) -> str | None:
@@ -130,7 +130,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     facts, sandbox = _asked(analyse, request, where, len(calls))
     too_much = [name for (name, _, _), found in zip(calls, facts.workloads, strict=True) if found is None]
     calls = [call for call in calls if call[0] not in too_much]
-    unlike = _unlike(facts, calls)
+    unlike = _unlike(facts, calls, where)
     alike = [found for found, (name, _, _) in zip(facts.understood, calls, strict=True) if name not in unlike]
     facts = facts.model_copy(update={"workloads": alike})
     calls = _timed([call for call in calls if call[0] not in unlike])
@@ -172,7 +172,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         notes.append(f"left out, for they take more than the sandbox gives: {', '.join(too_much)}")
     if unlike:
         notes.append(
-            f"left out, for they differ from the others in dtypes, ranks or what is written: {', '.join(unlike)}"
+            "left out, for they differ from the others in structure, texts, dtypes, ranks or what is written: "
+            + ", ".join(unlike)
         )
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
     if "code" in inputs.kinds:
@@ -182,34 +183,33 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
 
 
 def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> dict[str, str]:
-    """Return the task's Python modules by name, as far as reference and inputs can need them.
-
-    Raises SpecErrors.
-    """
+    """Return reference.py and the task's modules that it imports, directly or not, by name. Raises SpecErrors."""
     at_hand = {item.path: item for item in files}
-    texts = {}
-    for name, source in sources(task, file.path).items():
-        if not name.endswith(".py") or name in NOT_NEEDED:
-            continue
-        found = at_hand.get(beside(file.path, source))
+    named = sources(task, file.path)
+    listed = {name.removesuffix(".py"): name for name in named if name.endswith(".py")}
+    own = REFERENCE.removesuffix(".py")
+    if own not in listed:
+        raise refused(f"{file.path}: files", ", ".join(listed) or "no Python file", "reference.py among them")
+    texts: dict[str, str] = {}
+    left = [own]
+    while left:
+        name = listed[module := left.pop()]
+        found = at_hand.get(beside(file.path, named[name]))
         if found is None:
-            raise refused(f"{file.path}: files, {name}", f"no file {source}", "the file among those of the import")
-        module = task_inputs.MODULE if name == REFERENCE else name.removesuffix(".py")
-        if not module.isidentifier():
-            raise refused(f"{file.path}: files", name, "a file whose name can be imported")
-        texts[module] = found.text().removeprefix("\ufeff")
-        if "reference" in python_source.imported(python_source.parse(found)):
+            raise refused(f"{file.path}: files, {name}", f"no file {named[name]}", "the file among those of the import")
+        imported = {each for each in python_source.imported(python_source.parse(found)) if each in listed}
+        if own in imported:
             raise refused(
                 found.path, "it imports reference", f"files that do not import {REFERENCE}, which imports them"
             )
-    if task_inputs.MODULE not in texts:
-        raise refused(f"{file.path}: files", ", ".join(texts) or "no Python file", "reference.py among them")
+        texts[task_inputs.MODULE if module == own else module] = found.text().removeprefix("\ufeff")
+        left += [each for each in imported if each not in texts and each not in left]
     return texts
 
 
 def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
     """Return of the task's modules what `generate_input` needs: each input of each workload may carry it."""
-    found = {task_inputs.MODULE: python_source.needed_for(tree, "generate_input")}
+    found = {task_inputs.MODULE: python_source.needed_for(tree, "generate_input", {CHECKER})}
     left = [found[task_inputs.MODULE]]
     while left:
         for name in python_source.imported(ast.parse(left.pop())):
@@ -244,9 +244,15 @@ def _calls(task: Mapping[str, Any], path: str) -> list[tuple[str, str, dict[str,
     if not 1 <= len(calls) <= MOST_WORKLOADS:
         raise refused(f"{path}: tests, benchmarks", f"{len(calls)} entries", f"1 to {MOST_WORKLOADS} in all")
     for name, _, arguments in calls:
-        if not all(isinstance(value, bool | int | float | str) or value is None for value in arguments.values()):
-            raise refused(f"{path}: {name}", arguments, "arguments that are numbers or texts")
+        if not all(_is_argument(value) for value in arguments.values()):
+            raise refused(f"{path}: {name}", arguments, "arguments that are numbers, texts or lists of these")
     return _timed(calls)
+
+
+def _is_argument(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= MAX_ITEMS and not any(isinstance(item, list) or not _is_argument(item) for item in value)
+    return isinstance(value, bool | int | float | str) or value is None
 
 
 def _timed(calls: list[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -273,21 +279,26 @@ def _asked(analyse: Analyse | None, request: Mapping[str, Any], where: str, call
     return facts, sandbox
 
 
-def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]]) -> list[str]:
-    """Return the workloads that differ from most in more than sizes and values: no axes say that.
+def _unlike(facts: TaskFacts, calls: Sequence[tuple[str, str, dict[str, Any]]], where: str) -> list[str]:
+    """Return the workloads that differ from most in more than sizes and numbers: no axes say that.
 
-    Most: those alike with the most benchmarks among them, then with the most in all, then the first.
+    Most: those alike with the most benchmarks among them, then with the most in all, then the first, of those for
+    which a spec has room. Raises SpecErrors where there is none.
     """
 
     def kind(workload: TaskWorkload) -> str:
         tensors = [*workload.inputs, *workload.outputs]
         ranks = [None if leaf.shape is None else len(leaf.shape) for leaf in tensors]
         dtypes = [leaf.bytes_of or leaf.dtype for leaf in tensors]
-        return repr([ranks, dtypes, workload.written, workload.aliases])
+        return repr([workload.structure, workload.result, ranks, dtypes, workload.written, workload.aliases])
 
     kinds = [kind(workload) for workload in facts.understood]
     timed = [each for each, (_, role, _) in zip(kinds, calls, strict=True) if role == "bench"]
-    most = max(dict.fromkeys(kinds), key=lambda each: (timed.count(each), kinds.count(each)))
+    fitting = [each for each, workload in zip(kinds, facts.understood, strict=True) if workload.fits]
+    if not fitting:
+        found = max(len(leaves) for each in facts.understood for leaves in (each.inputs, each.outputs))
+        raise refused(where, f"{found} inputs or outputs", f"a workload with at most {MAX_TENSORS} of each")
+    most = max(dict.fromkeys(fitting), key=lambda each: (timed.count(each), kinds.count(each)))
     return [name for each, (name, _, _) in zip(kinds, calls, strict=True) if each != most]
 
 

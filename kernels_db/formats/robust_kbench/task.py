@@ -129,17 +129,10 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     """Read the spec of a task. Raises SpecErrors."""
-    tasks = [file for file in files if _is_task(file)]
-    if len(tasks) != 1:
-        raise refused("files", f"{len(tasks)} tasks", f"one: {EXPECTED}")
-    file = tasks[0]
+    file, configuration = task_and_configuration(files)
     tree = python_source.parse(file)
     parameters = problem.parameters_of(problem.find_forward(file, tree, ("get_inputs",)))
-    wanted = _configuration_path(file.path)
-    configurations = [other for other in files if other.path == wanted]
-    if not configurations:
-        raise refused("files", f"no {wanted}", EXPECTED)
-    keywords = _configuration(configurations[0])
+    keywords = _configuration(configuration)
     backward = _is_backward(file.path)
     names = [name for name in parameters.names if name != "fn"]
     module = problem.Module(
@@ -158,19 +151,27 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     return problem.read_module(module, described, notes, analyse)
 
 
+def task_and_configuration(files: Sequence[RawFile]) -> tuple[RawFile, RawFile]:
+    """Return the task among the files, and its configuration. Raises SpecErrors unless there is one of each."""
+    tasks = [file for file in files if _is_task(file)]
+    if len(tasks) != 1:
+        raise refused("files", f"{len(tasks)} tasks", f"one: {EXPECTED}")
+    wanted = _configuration_path(tasks[0].path)
+    for file in files:
+        if file.path == wanted:
+            return tasks[0], file
+    raise refused("files", f"no {wanted}", EXPECTED)
+
+
 def setting(files: Sequence[RawFile]) -> tuple[str, str]:
     """Return the name by which the format's results have the task's configuration, and `forward` or `backward`.
 
     Raises SpecErrors where the files hold no task.
     """
-    named = [file for file in files if _is_task(file)]
-    wanted = _configuration_path(named[0].path) if named else None
-    configurations = [file for file in files if file.path == wanted]
-    if not configurations:
-        raise refused("files", ", ".join(file.path for file in files) or "none", EXPECTED)
-    keywords = _configuration(configurations[0])
+    file, configuration = task_and_configuration(files)
+    keywords = _configuration(configuration)
     said = "_".join(f"{name}_{value}" for kind in ("init", "input") for name, value in keywords[kind].items())
-    return re.sub(r"[ .=-]", "_", said), "backward" if _is_backward(named[0].path) else "forward"
+    return re.sub(r"[ .=-]", "_", said), "backward" if _is_backward(file.path) else "forward"
 
 
 def resized(files: Sequence[RawFile], sizes: Mapping[str, int]) -> list[RawFile]:
@@ -281,7 +282,7 @@ def _init(file: RawFile, model: _Signature, given: Mapping[str, Any]) -> tuple[d
         assert default is not None
         try:
             arguments[name] = ast.literal_eval(default)
-        except ValueError:
+        except (ValueError, TypeError):
             raise refused(f"{file.path}: Model", f"{name}={ast.unparse(default)}", "a literal default") from None
     named = {name: value for name, value in given.items() if model.takes(name) and name not in model.positional}
     return arguments, named

@@ -20,6 +20,9 @@ from warpsmith.kernels_db.spec.document import MAX_DEPTH
 MOST_WORKLOADS = 64
 """Of one task, each of which is run."""
 
+MOST_LEAVES = 256
+"""Tensors and numbers on one side of a task's call. A spec has fewer: a workload with more than that is left out."""
+
 LONGEST_NAME = 256
 """Of an attribute, and of a key in a task's data."""
 
@@ -135,45 +138,46 @@ class ReferenceFacts(Facts):
 class TaskWorkload(Facts):
     """One call of a task.
 
-    Leaves of its data and of its result, which of the data were written, and for each output which of the data it
-    is, if any.
-    """
-
-    inputs: Leaves
-    outputs: Leaves
-    written: list[int] = Field(max_length=MAX_TENSORS)
-    aliases: list[int | None] = Field(max_length=MAX_TENSORS)
-
-
-class TaskFacts(Facts):
-    """The data and calls of a task.
-
-    A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": text or None}.
-    A workload is None where it needs values and was not to have them.
+    Structure and leaves of its data and of its result, which of the data were written, and for each output which of
+    the data it is, if any. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or
+    {"constant": text or None}.
     """
 
     structure: dict[str, Any]
     result: dict[str, Any]
+    inputs: list[Leaf] = Field(max_length=MOST_LEAVES)
+    outputs: list[Leaf] = Field(max_length=MOST_LEAVES)
+    written: list[int] = Field(max_length=MOST_LEAVES)
+    aliases: list[int | None] = Field(max_length=MOST_LEAVES)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a spec has room for so many inputs and outputs."""
+        return max(len(self.inputs), len(self.outputs)) <= MAX_TENSORS
+
+    @model_validator(mode="after")
+    def _whole(self) -> TaskWorkload:
+        """Check that the structures hold every leaf once and in order, and no other."""
+        for structure, leaves in ((self.structure, self.inputs), (self.result, self.outputs)):
+            if list(_leaves(structure, 0)) != list(range(len(leaves))):
+                raise ValueError("other leaves than the structures have, or out of order")
+        if len(self.aliases) != len(self.outputs):
+            raise ValueError("other aliases than outputs")
+        return self
+
+
+class TaskFacts(Facts):
+    """The calls of a task.
+
+    A workload is None where it needs values and was not to have them.
+    """
+
     workloads: list[TaskWorkload | None] = Field(min_length=1, max_length=MOST_WORKLOADS)
 
     @property
     def understood(self) -> list[TaskWorkload]:
         """The workloads of which something is known."""
         return [workload for workload in self.workloads if workload is not None]
-
-    @model_validator(mode="after")
-    def _whole(self) -> TaskFacts:
-        """Check that the structures hold every leaf once and in order, and no other."""
-        counts = [len(list(_leaves(structure, 0))) for structure in (self.structure, self.result)]
-        for workload in self.understood:
-            if [len(workload.inputs), len(workload.outputs)] != counts:
-                raise ValueError("other leaves than the structures have")
-            if len(workload.aliases) != counts[1]:
-                raise ValueError("other aliases than outputs")
-        for structure, count in zip((self.structure, self.result), counts, strict=True):
-            if list(_leaves(structure, 0)) != list(range(count)):
-                raise ValueError("leaves out of order")
-        return self
 
 
 def _leaves(structure: Any, depth: int) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
@@ -64,17 +64,23 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def needed_for(tree: ast.Module, name: str) -> str:
+BY_TEXT = frozenset({"globals", "vars", "eval", "exec", "__import__", "import_module", "sys.modules"})
+"""Names through which a module may reach one of its definitions by a text."""
+
+
+def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str:
     """Return the text of the part of a module that the definition of `name` needs, without comments.
 
-    Left out are definitions, assignments and imports of names that nothing else in the part mentions.
+    Left out are imports of names, and definitions without an effect beside their names (`_has_effect`) or named in
+    `unless`, that nothing else in the part mentions. Nothing is left out where the part may reach a definition by a
+    text (BY_TEXT).
     """
     definitions: dict[str, list[ast.stmt]] = {}
     kept: set[ast.stmt] = set()
     for statement in tree.body:
         names = list(bound(statement))
         lasting = isinstance(statement, ast.ImportFrom) and (statement.module == "__future__" or "*" in names)
-        if not names or lasting:
+        if not names or lasting or (_has_effect(statement) and not set(names) & set(unless)):
             kept.add(statement)
         for each in names:
             definitions.setdefault(each, []).append(statement)
@@ -82,9 +88,25 @@ def needed_for(tree: ast.Module, name: str) -> str:
     while left:
         statement = left.pop()
         kept.add(statement)
-        mentioned = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        mentioned = {ast.unparse(node) for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute)}
+        if any(each in BY_TEXT or each.endswith(".import_module") for each in mentioned):
+            return ast.unparse(tree) + "\n"
         left += [other for each in mentioned for other in definitions.get(each, []) if other not in kept]
     return ast.unparse(ast.Module([each for each in tree.body if each in kept], [])) + "\n"
+
+
+def _has_effect(statement: ast.stmt) -> bool:
+    """Check whether a definition may do more than bind its names: decorators, calls and bases may register it."""
+    if isinstance(statement, ast.FunctionDef):
+        return bool(statement.decorator_list)
+    if isinstance(statement, ast.ClassDef):
+        return bool(statement.decorator_list or statement.keywords or not _are_of_modules(statement.bases))
+    return any(isinstance(node, ast.Call) for node in ast.walk(statement))
+
+
+def _are_of_modules(bases: Sequence[ast.expr]) -> bool:
+    """Check whether all are attributes of imported modules (`torch.nn.Module`), which register no class."""
+    return all(isinstance(base, ast.Attribute) for base in bases)
 
 
 def without_comments(text: str) -> str:

@@ -207,6 +207,11 @@ def test_robust_kbench_gets_times_by_the_name_of_the_configuration(tmp_path: Pat
     assert native["summary"]["avg_mean_time"] / own["summary"]["avg_mean_time"] == 2.0
     assert native["summary"]["all_configs_str"] == [setting]
     assert json.loads((project / "kernel" / "provenance.json").read_text())["kernels"][0]["kernel"] == kernel.id
+    also = {"b/config_backward.json": "{}", "b/note.md": "kept"}
+    beside = [{"path": path, "text": text} for path, text in (files | also).items()]
+    other = exported(SAID | {"origin": {**given, "files": beside}}, SCALED_ADD_CPP)
+    again = registry.named("robust-kbench").build(other, tmp_path / "beside")
+    assert (again / "config_backward.json").read_text() == files["a/config_backward.json"]
     untimed = replace(kernel, evidence={**kernel.evidence, "workloads": []})
     for other, field in ((exported(SAID, SCALED_ADD_CPP), "origin.format"), (untimed, "evidence.workloads")):
         with pytest.raises(SpecErrors) as caught:

@@ -74,8 +74,9 @@ def task(result: Any = None, aliases: tuple[int | None, ...] = (None,)) -> Op:
     """The task whose calls return this structure of leaves; an alias is an input that is written and returned."""
     files = {"t/task.yml": TASK, "t/task.py": "input_t = tuple\n", "utils.py": "", "t/reference.py": REFERENCE}
     raw = [RawFile(path, text.encode()) for path, text in files.items()]
-    answer = copy.deepcopy(ANSWER) | ({"result": result} if result else {})
+    answer = copy.deepcopy(ANSWER)
     for call in answer["workloads"]:
+        call.update({"result": result} if result else {})
         outputs = [call["outputs"][0] if alias is None else call["inputs"][alias] for alias in aliases]
         written = [alias for alias in aliases if alias is not None]
         call |= {"outputs": outputs, "aliases": list(aliases), "written": written}

@@ -415,13 +415,38 @@ def test_a_workload_for_any_definition_is_made_or_refused(path: str, value: Any)
 
 
 @pytest.mark.parametrize("write", ["x[0] = x[1] * by", "x[0][1] += by", "x.mul_(by)", "x += by", "by += 1; x *= by"])
-def test_an_input_that_the_reference_writes_to_is_a_copy(write: str) -> None:
+def test_an_input_that_the_reference_writes_to_is_mutated_and_not_copied_on_the_clock(write: str) -> None:
     body = f"def run(x, by):\n    {write}\n    return x + 0\n"
-    space: dict[str, Any] = {}
-    exec(compile(made(changed(DEFINITION, "reference", body), WORKLOAD).op.reference, "reference", "exec"), space)
-    given = torch.ones(4, 8)
-    assert not torch.equal(space["run"](given, 2.0), torch.ones(4, 8))
-    assert torch.equal(given, torch.ones(4, 8))
+    found = made(changed(DEFINITION, "reference", body), WORKLOAD)
+    assert [item.mutated for item in found.op.inputs] == [True, False]
+    assert found.op.reference == body
+    assert any("the reference writes to x:" in note for note in found.notes)
+
+
+def test_a_written_input_is_told_by_its_place_where_run_has_other_names() -> None:
+    body = "def run(table, by):\n    table[0] = by\n    return table + 0\n"
+    assert [item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs] == [True, False]
+
+
+@pytest.mark.parametrize("write", ["x = x * 2; x[0] = by", "y = x.clone(); y[0] = by", "x.size()", "x.__len__()"])
+def test_an_input_that_the_reference_only_reads_is_not_mutated(write: str) -> None:
+    body = f"def run(x, by):\n    {write}\n    return x + 0\n"
+    assert not any(item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs)
+
+
+@pytest.mark.parametrize(
+    "constraint", ["batch_size % none == 0", "batch_size * 2 ** 63 > 0", "1 // none == batch_size"]
+)
+def test_a_constraint_that_has_no_value_is_one_that_is_not_met(constraint: str) -> None:
+    definition = changed(PAGED, "axes.none", {"type": "const", "value": 0})
+    definition["constraints"].append(constraint)
+    with pytest.raises(SpecErrors, match="sizes that meet the constraint"):
+        with_sizes(definition, {})
+
+
+def test_a_constant_axis_that_is_no_size_is_refused_by_its_field() -> None:
+    with pytest.raises(SpecErrors, match=r"axes\.head_dim"):
+        with_sizes(changed(PAGED, "axes.head_dim", {"type": "const", "value": -16}), {})
 
 
 def test_a_size_may_stand_in_a_shape_as_a_number() -> None:

@@ -65,16 +65,18 @@ NORMAL = {"kind": "normal", "mean": 0.0, "std": 1.0}
 def workload(m: int) -> dict[str, Any]:
     """One call of the product."""
     inputs = [tensor(m, 4, dist=NORMAL), tensor(4, 2 * m), {"shape": None, "dtype": "int64", "value": m}]
-    return {"inputs": inputs, "outputs": [tensor(m, 2 * m)], "written": [], "aliases": [None]}
+    rest = {"w": {"leaf": 1}, "by": {"leaf": 2}, "mode": {"constant": "plain"}}
+    return {
+        "structure": {"tuple": [{"leaf": 0}, {"dict": rest}]},
+        "result": {"leaf": 0},
+        "inputs": inputs,
+        "outputs": [tensor(m, 2 * m)],
+        "written": [],
+        "aliases": [None],
+    }
 
 
-ANSWER: dict[str, Any] = {
-    "structure": {
-        "tuple": [{"leaf": 0}, {"dict": {"w": {"leaf": 1}, "by": {"leaf": 2}, "mode": {"constant": "plain"}}}]
-    },
-    "result": {"leaf": 0},
-    "workloads": [workload(3), workload(5), workload(7)],
-}
+ANSWER: dict[str, Any] = {"workloads": [workload(3), workload(5), workload(7)]}
 
 
 def files_of_task(task: str = TASK, reference: str = REFERENCE, **others: bytes) -> list[RawFile]:
@@ -221,8 +223,8 @@ def test_a_submission_beside_the_task_is_kept_and_said() -> None:
         ('{"name": "task.py", "source": "task.py"}', '{"name": "task.py"}', "a/task.yml: files[1]"),
         ("files:", "files: 3\nrest:", "a/task.yml: files: found 3"),
         ('{"m": 3, "seed": 1}', "3", "a/task.yml: tests"),
-        ('{"m": 3, "seed": 1}', '{"m": [3]}', "a/task.yml: test-0"),
-        ('"name": "utils.py"', '"name": "my-utils.py"', "expected a file whose name can be imported"),
+        ('{"m": 3, "seed": 1}', '{"m": {"by": 3}}', "a/task.yml: test-0"),
+        ('{"m": 3, "seed": 1}', '{"m": [[3]]}', "arguments that are numbers, texts or lists of these"),
         ('  - {"m": 7, "seed": 3}\n', "", "found '3 workloads', expected 2"),
         ("ranking_by", "tests", "task.yml: document: found \"the key 'tests' twice"),
     ],
@@ -257,6 +259,46 @@ def test_workloads_unlike_most_are_left_out_with_a_note() -> None:
         found = made(answer)
         assert [item.id for item in found.op.workloads] == ["benchmark-0", "benchmark-1"]
         assert any(note.startswith("left out, for they differ") and note.endswith(": test-0") for note in found.notes)
+
+
+@pytest.mark.parametrize("by", [{"constant": None}, {"tuple": [{"leaf": 2}]}])
+def test_workloads_of_another_structure_than_most_are_left_out(by: dict[str, Any]) -> None:
+    answer = copy.deepcopy(ANSWER)
+    answer["workloads"][0]["structure"]["tuple"][1]["dict"]["by"] = by
+    if "constant" in by:
+        answer["workloads"][0]["inputs"].pop()
+    found = made(answer)
+    assert [item.id for item in found.op.workloads] == ["benchmark-0", "benchmark-1"]
+    assert "'by': rest_by" in found.op.reference
+    assert any("structure" in note and note.endswith(": test-0") for note in found.notes)
+
+
+def test_a_workload_with_more_tensors_than_a_spec_has_is_left_out() -> None:
+    answer = copy.deepcopy(ANSWER)
+    many = {"structure": {"list": [{"leaf": n} for n in range(88)]}, "inputs": [tensor(4) for _ in range(88)]}
+    for call in answer["workloads"][:2]:
+        call.update(many)
+    assert [item.id for item in made(answer).op.workloads] == ["benchmark-1"]
+    answer["workloads"][2] |= many
+    with pytest.raises(SpecErrors, match="found '88 inputs or outputs', expected a workload with at most 64"):
+        made(answer)
+
+
+def test_arguments_may_be_lists_which_generators_are_given() -> None:
+    op = made(task=TASK.replace('"m": 5', '"m": [5, "a", 2.5]')).op
+    dist = op.workloads[1].inputs["rest_w"].dist
+    assert dist is not None
+    assert dist.kind == "code"
+    assert "generate_input(**{'m': [5, 'a', 2.5], 'seed': seed})" in dist.source
+
+
+def test_a_file_that_the_reference_does_not_import_is_no_part_of_the_op() -> None:
+    task = TASK.replace("files:\n", 'files:\n  - {"name": "bench.py", "source": "bench.py"}\n')
+    op = made(task=task, bench=b"from reference import ref_kernel\nSLOW = 1\n").op
+    assert "SLOW" not in op.reference
+    assert op.origin is not None
+    assert "a/bench.py" in [file.path for file in raw_files(op.origin)]
+    assert "SLOW" not in made(task=task.replace('bench.py"}', 'absent.py"}')).op.reference
 
 
 def test_workloads_that_take_more_than_the_sandbox_gives_are_left_out_with_a_note() -> None:
@@ -320,8 +362,8 @@ def test_an_outputs_size_that_follows_from_nothing_is_refused() -> None:
 
 def test_a_task_that_its_tensors_would_repeat_too_often_is_refused_as_the_text_is_made() -> None:
     answer = copy.deepcopy(ANSWER)
-    answer["structure"] = {"tuple": [{"leaf": number} for number in range(64)]}
     for item in answer["workloads"]:
+        item["structure"] = {"tuple": [{"leaf": number} for number in range(64)]}
         item["inputs"] = [tensor(4) for _ in range(64)]
     table = random.Random(0).randbytes(10_000).hex()  # which does not pack
     with pytest.raises(SpecErrors, match=r"files: .*its sources repeat them for each tensor"):
@@ -351,6 +393,25 @@ def test_generators_carry_what_generate_input_needs_packed_where_there_is_no_roo
         assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
 
 
+@pytest.mark.parametrize(
+    ("helpers", "call"),
+    [
+        ("MADE = {}\ndef register(f):\n    MADE['f'] = f\n@register\ndef four(m):\n    return 4 * m", "MADE['f'](m)"),
+        ("MADE = []\ndef four(m):\n    return 4 * m\nsaid = MADE.append(four)", "MADE[0](m)"),
+        ("def four(m):\n    return 4 * m", "globals()['four'](m)"),
+        ("def four(m):\n    return 4 * m", "eval('four')(m)"),
+        ("import sys\ndef four(m):\n    return 4 * m", "getattr(sys.modules[__name__], 'four')(m)"),
+        ("class Base:\n    def __init_subclass__(cls):\n        Base.by = cls.four\n"
+         "class Four(Base):\n    def four(m):\n        return 4 * m", "Base.by(m)"),
+    ],
+)  # fmt: skip
+def test_generators_carry_definitions_that_are_reached_otherwise_than_by_name(helpers: str, call: str) -> None:
+    reference = REFERENCE.replace("    ...", f"    return {call}") + f"\n\n{helpers}\n"
+    space: dict[str, Any] = {}
+    exec(compile(generator_of(made(reference=reference).op), "source", "exec"), space)
+    assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
+
+
 def test_workloads_that_differ_in_their_seed_alone_share_a_source() -> None:
     task = TASK.replace('"m": 5', '"m": 3').replace('"m": 7', '"m": 3')
     op = made({**ANSWER, "workloads": [workload(3)] * 3}, task).op
@@ -359,7 +420,7 @@ def test_workloads_that_differ_in_their_seed_alone_share_a_source() -> None:
 
 def test_a_key_or_a_list_of_workloads_that_is_too_long_is_refused() -> None:
     answer = copy.deepcopy(ANSWER)
-    answer["structure"]["tuple"][1]["dict"]["k" * 257] = {"constant": None}
+    answer["workloads"][0]["structure"]["tuple"][1]["dict"]["k" * 257] = {"constant": None}
     with pytest.raises(SpecErrors, match="a key of 257 characters, at most 256"):
         made(answer)
     with pytest.raises(SpecErrors, match="workloads List should have at most 64 items"):

@@ -114,6 +114,16 @@ def test_a_keyword_that_nothing_takes_is_refused() -> None:
     assert error.found == "colour"
 
 
+@pytest.mark.parametrize("default", ["{[]: 1}", "print", "-'a'"])
+def test_a_default_that_is_no_literal_is_refused(default: str) -> None:
+    text = (PLACE / "func_forward.py").read_text()
+    text = text.replace("(self, features: int,", f"(self, first={default}, features: int = 2,", 1)
+    file = raw("func_forward.py", text.encode())
+    error = error_of(file, configuration())
+    assert error.field.endswith("Model")
+    assert error.expected == "a literal default"
+
+
 NAMED = """import torch
 
 

@@ -2,7 +2,8 @@ import { visible } from "../escapes";
 import { usePlot } from "./context";
 import styles from "./Plot.module.css";
 
-const LETTER = 6.2;
+/** Pixels that a letter takes at most, at the size of labels (--t1) in a wide system font. */
+const LETTER = 7.6;
 
 /** Grid lines, ticks and the names of both axes. */
 export function Axes({ xLabel, yLabel, left }: { xLabel: string; yLabel: string; left: number }) {

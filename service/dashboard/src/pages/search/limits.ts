@@ -20,8 +20,8 @@ export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
   cost_usd: "Cost",
   wall_clock_s: "Running time",
   gpu_seconds: "Device time",
-  try_seconds: "Device time for tries",
-  sweep_seconds: "Of device time, for sweeps",
+  try_seconds: "Device time, tries",
+  sweep_seconds: "Device time, sweeps",
 };
 
 /** Device seconds that tries may hold where a budget does not say: `TRY_SECONDS` of workers/search/budget.py. */

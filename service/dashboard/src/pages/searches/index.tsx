@@ -11,6 +11,7 @@ import { ChosenBar } from "./ChosenBar";
 import { columns } from "./columns";
 import { FILTERS, isFiltered, SORTS, STATES, searchQuery, statesOf } from "./query";
 import { SavedFilters } from "./SavedFilters";
+import styles from "./Searches.module.css";
 
 const BASELINES = ["eager", "compile", "max_autotune"];
 
@@ -43,16 +44,18 @@ export default function SearchesPage() {
               archived={listing.params.get("archived") === "yes"}
               onClear={() => setChosen(new Set())}
             />
-            <Table
-              caption="Searches"
-              cards
-              columns={columns(wide, baselinesOf(rows), { chosen, toggle })}
-              rows={rows}
-              rowKey={(row) => row.id}
-              sort={sortOf(listing.params, SORTS)}
-              onSort={listing.setSort}
-              empty={<Nothing listing={listing} />}
-            />
+            <div className={styles.list}>
+              <Table
+                caption="Searches"
+                cards
+                columns={columns(wide, baselinesOf(rows), { chosen, toggle })}
+                rows={rows}
+                rowKey={(row) => row.id}
+                sort={sortOf(listing.params, SORTS)}
+                onSort={listing.setSort}
+                empty={<Nothing listing={listing} />}
+              />
+            </div>
             <Pager listing={listing} next={next ?? null} shown={rows.length} />
           </>
         )}

@@ -52,3 +52,17 @@ it("keeps few of many lines in the document", () => {
   expect(screen.getAllByRole("treeitem").length).toBeLessThan(80);
   expect(screen.getAllByRole("treeitem")[1]).toHaveAttribute("aria-setsize", "3000");
 });
+
+it("shows what is right and slower in another colour than what is right and faster", () => {
+  const rows = [
+    row(0, null),
+    row(1, 0, { state: "judged", verdict: "accepted", score: 0.66 }),
+    row(2, 0, { state: "judged", verdict: "accepted", score: 1.5 }),
+  ];
+  render(<NodeList tree={treeFrom(rows)} selected={null} onOpen={() => undefined} />);
+  const [slower, faster] = screen
+    .getAllByText(/^accepted, screened/)
+    .map(({ parentElement }) => parentElement);
+  expect(slower).toHaveTextContent("accepted, screened, slower");
+  expect(slower?.className).not.toBe(faster?.className);
+});

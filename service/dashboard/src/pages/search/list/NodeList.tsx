@@ -7,9 +7,9 @@ import {
   useRef,
   useState,
 } from "react";
-import { Badge, Button, classes, format, toneOf, Untrusted, visible } from "../../../design";
+import { Badge, Button, classes, format, Untrusted, visible } from "../../../design";
 import { Icon } from "../tree/Icon";
-import { colorOf, isSlower, kindOf } from "../tree/kinds";
+import { colorOf, isSlower, kindOf, toneOfRow } from "../tree/kinds";
 import { GlyphSign } from "../tree/Legend";
 import { hiders } from "../tree/layout";
 import type { SearchTree, TreeRow } from "../tree/rows";
@@ -221,7 +221,7 @@ function Item({ line, index, tree, active, selected, onOpen, onToggle }: ItemPro
         <Untrusted text={format.words(row.technique)} />
       </span>
       <span className={styles.verdict}>
-        <Badge tone={toneOf(row.seq === 0 ? "waiting" : (row.verdict ?? kindOf(row)))}>
+        <Badge tone={toneOfRow(row)}>
           <Untrusted text={standing(row)} />
         </Badge>
       </span>

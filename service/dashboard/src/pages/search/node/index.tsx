@@ -15,6 +15,7 @@ import {
   Untrusted,
 } from "../../../design";
 import { Choice } from "../progress/Choice";
+import { isSlower } from "../tree/kinds";
 import { useView } from "../view";
 import { Actions } from "./Actions";
 import { CodeView } from "./CodeView";
@@ -163,9 +164,9 @@ function NotJudged({ node }: { node: NodeDocument }) {
 function Outcome({ node, report }: { node: NodeDocument; report: ReportDocument | null }) {
   const state = isDuplicate(node) ? "duplicate" : (node.verdict ?? node.state);
   return (
-    <div className={styles.outcome} data-tone={toneOf(state)}>
+    <div className={styles.outcome} data-tone={isSlower(node) ? "warn" : toneOf(state)}>
       <div className={styles.row}>
-        <StateBadge state={state} />
+        {isSlower(node) ? <Badge tone="warn">accepted, slower</Badge> : <StateBadge state={state} />}
         {node.best && <Badge tone="ok">champion</Badge>}
         {node.mark && <Badge tone={node.mark === "banned" ? "bad" : "accent"}>{node.mark}</Badge>}
         <span className={styles.muted}>

@@ -4,6 +4,7 @@ import { format, StateBadge, Untrusted } from "../../../design";
 import { type AxisSpec, Dots, Plot, Rule, StepLine, type Target } from "../../../design/plot";
 import { useView } from "../view";
 import { Choice } from "./Choice";
+import styles from "./Progress.module.css";
 import { axesOf, type BestPoint, bestSeries, type JudgedPoint, type ProgressAxis } from "./series";
 
 const LABELS: Readonly<Record<ProgressAxis, string>> = {
@@ -40,51 +41,63 @@ export function BestPlot({ progress }: { progress: ProgressDocument }) {
     ],
     [series],
   );
+  const unverified = screenedLead(progress.best);
   return (
-    <Plot<PointTarget>
-      title="Best so far"
-      desc={description(progress)}
-      actions={<Choice label="Against" options={axes} labels={LABELS} value={axis} onChange={setAxis} />}
-      x={x}
-      y={y}
-      height={260}
-      legend={[
-        { label: "Best so far, with its 95 % interval", tone: "accent", shape: "line" },
-        { label: "Best, verified", tone: "accent", shape: "diamond" },
-        { label: "Best, screened", tone: "accent", shape: "ring" },
-        { label: "Accepted, verified", tone: "ok", shape: "circle" },
-        { label: "Accepted, screened", tone: "ok", shape: "ring" },
-        { label: "Rejected", tone: "bad", shape: "cross" },
-        { label: "Quarantined or ambiguous", tone: "warn", shape: "cross" },
-      ]}
-      targets={targets}
-      tip={({ point, best }) => <PointTip point={point} best={best} />}
-      onSelect={({ point }) => setNode(point.node_id)}
-      table={{
-        columns: [
-          { header: "Candidates", numeric: true },
-          { header: "After", numeric: true },
-          { header: "Cost", numeric: true },
-          { header: "Best", numeric: true },
-          { header: "Measured" },
-          { header: "Node" },
-        ],
-        rows: progress.best.map((point) => [
-          format.count(point.candidates),
-          format.duration(point.elapsed_s),
-          format.money(point.cost_usd),
-          format.speedup(point.score, point.ci95),
-          MEASURED[point.level],
-          `#${point.seq}`,
-        ]),
-      }}
-    >
-      <Rule y={1} label="the fastest baseline" />
-      <StepLine points={series.steps} />
-      <Dots dots={series.dots} />
-      <Dots dots={series.champions} />
-    </Plot>
+    <>
+      <Plot<PointTarget>
+        title="Best so far"
+        desc={description(progress)}
+        actions={<Choice label="Against" options={axes} labels={LABELS} value={axis} onChange={setAxis} />}
+        x={x}
+        y={y}
+        height={260}
+        legend={[
+          { label: "Best so far, with its 95 % interval", tone: "accent", shape: "line" },
+          { label: "Best, verified", tone: "accent", shape: "diamond" },
+          { label: "Best, screened", tone: "accent", shape: "ring" },
+          { label: "Accepted, verified", tone: "ok", shape: "circle" },
+          { label: "Accepted, screened", tone: "ok", shape: "ring" },
+          { label: "Rejected", tone: "bad", shape: "cross" },
+          { label: "Quarantined or ambiguous", tone: "warn", shape: "cross" },
+        ]}
+        targets={targets}
+        tip={({ point, best }) => <PointTip point={point} best={best} />}
+        onSelect={({ point }) => setNode(point.node_id)}
+        table={{
+          columns: [
+            { header: "Candidates", numeric: true },
+            { header: "After", numeric: true },
+            { header: "Cost", numeric: true },
+            { header: "Best", numeric: true },
+            { header: "Measured" },
+            { header: "Node" },
+          ],
+          rows: progress.best.map((point) => [
+            format.count(point.candidates),
+            format.duration(point.elapsed_s),
+            format.money(point.cost_usd),
+            format.speedup(point.score, point.ci95),
+            MEASURED[point.level],
+            `#${point.seq}`,
+          ]),
+        }}
+      >
+        <Rule y={1} label="the fastest baseline" />
+        <StepLine points={series.steps} />
+        <Dots dots={series.dots} />
+        <Dots dots={series.champions} />
+      </Plot>
+      {unverified && <p className={styles.note}>{unverified}</p>}
+    </>
   );
+}
+
+/** Why the line may end above the number in the page's header: its last step was screened, and not verified since. */
+export function screenedLead(best: readonly BestPoint[]): string | null {
+  const last = best.at(-1);
+  const verified = best.findLast(({ level }) => level === "verify");
+  if (!last || !verified || last.level === "verify" || last.score <= verified.score) return null;
+  return `#${last.seq} was screened at ${format.ratio(last.score)} and is not verified. The best above is the verified one: #${verified.seq}, ${format.ratio(verified.score)}.`;
 }
 
 /** As the page's header says it. */

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { TimelineAttempt } from "../../../api/progress";
+import { screenedLead } from "./BestPlot";
 import { gateBars, inWords } from "./gates";
 import { axesOf, type BestPoint, bestSeries, type JudgedPoint } from "./series";
 import { busyShare, timeline, within, zoom } from "./timeline";
@@ -145,6 +146,22 @@ test("what a worker does at once stands in lanes, what failed and what runs is m
   expect(bars.map(({ hatched }) => hatched)).toEqual([false, false, true, true]);
   expect(bars[2]?.tone).toBe("bad");
   expect([queued, span]).toEqual([1, 50]);
+});
+
+test("a line that ends above the verified best says why", () => {
+  const verified = best(1, 1.34, { level: "verify", seq: 3 });
+  const screened = best(2, 1.73, { level: "screen", seq: 6 });
+  expect(screenedLead([verified])).toBeNull();
+  expect(screenedLead([screened])).toBeNull();
+  expect(screenedLead([screened, verified])).toBeNull();
+  expect(screenedLead([verified, screened])).toContain("#6 was screened at 1.73x and is not verified");
+  expect(screenedLead([verified, screened])).toContain("the verified one: #3, 1.34x");
+});
+
+test("a worker has one row, whichever of its processes took a step", () => {
+  const owner = (process: string) => ({ owner: `model@host:8080:${process}` });
+  const attempts = [attempt("a", owner("31:0a1b2c3d4e5f")), attempt("b", owner("32:ffeeddccbbaa"))];
+  expect(timeline(attempts, 150).workers).toEqual(["model@host:8080"]);
 });
 
 test("a worker's time is counted once where its steps overlap", () => {

@@ -41,9 +41,10 @@ export function timeline(attempts: readonly TimelineAttempt[], now: number): Tim
     .sort((a, b) => (a.started_at ?? 0) - (b.started_at ?? 0));
   const byWorker = new Map<string, TimelineAttempt[]>();
   for (const attempt of ran) {
-    const mine = byWorker.get(attempt.owner ?? "");
+    const worker = workerOf(attempt.owner ?? "");
+    const mine = byWorker.get(worker);
     if (mine) mine.push(attempt);
-    else byWorker.set(attempt.owner ?? "", [attempt]);
+    else byWorker.set(worker, [attempt]);
   }
   const bars = [...byWorker].flatMap(([worker, mine]) => inLanes(worker, mine, origin, now));
   return {
@@ -54,6 +55,11 @@ export function timeline(attempts: readonly TimelineAttempt[], now: number): Tim
     queued: attempts.filter(({ started_at, finished_at }) => started_at === null && finished_at === null)
       .length,
   };
+}
+
+/** The worker that owned an attempt: an owner is `WORKER:PROCESS:TOKEN`, with a token of its own for each step. */
+function workerOf(owner: string): string {
+  return owner.replace(/:\d+:[0-9a-f]+$/, "");
 }
 
 function inLanes(

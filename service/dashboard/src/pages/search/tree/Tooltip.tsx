@@ -1,6 +1,6 @@
-import { Badge, format, toneOf, Untrusted } from "../../../design";
+import { Badge, format, Untrusted } from "../../../design";
 import type { Point } from "./camera";
-import { kindOf } from "./kinds";
+import { toneOfRow } from "./kinds";
 import type { TreeRow } from "./rows";
 import styles from "./Tooltip.module.css";
 import { standing, titleOf } from "./words";
@@ -28,7 +28,7 @@ export function Tooltip({ row, spot, best, host }: TooltipProps) {
         <span className={styles.number}>#{row.seq}</span> <Untrusted text={titleOf(row)} />
       </p>
       <p className={styles.line}>
-        <Badge tone={toneOf(row.seq === 0 ? "waiting" : (row.verdict ?? kindOf(row)))}>
+        <Badge tone={toneOfRow(row)}>
           <Untrusted text={standing(row)} />
         </Badge>
         {best && <Badge tone="accent">best</Badge>}

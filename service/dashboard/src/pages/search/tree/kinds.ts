@@ -1,5 +1,6 @@
 /** How a node stands, as the tree shows it: one kind, with its colour, its shape and its word. */
 
+import { type Tone, toneOf } from "../../../design";
 import type { TreeRow } from "./rows";
 
 export type Kind =
@@ -76,8 +77,14 @@ export function colorOf(row: TreeRow): `--${string}` {
 }
 
 /** Whether it was accepted and yet is slower than the fastest baseline. */
-export function isSlower(row: TreeRow): boolean {
+export function isSlower(row: Pick<TreeRow, "verdict" | "seq" | "score">): boolean {
   return row.verdict === "accepted" && row.seq > 0 && row.score !== null && row.score < EVEN;
+}
+
+/** The colour of a node's verdict; one that is right and slower is no success. */
+export function toneOfRow(row: TreeRow): Tone {
+  if (isSlower(row)) return "warn";
+  return toneOf(row.seq === 0 ? "waiting" : (row.verdict ?? kindOf(row)));
 }
 
 /** Whether something is under way on it: it pulses. */
