@@ -14,7 +14,14 @@ from benchmarks.jobs import output, scalar, tensor, workload
 from tests.support.in_process import InProcess, call_arguments, no_code
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.workers.judge.attack.measure import HIGHEST, Rule, Special, backward_step, is_ordered
+from warpsmith.workers.judge.attack.measure import (
+    HIGHEST,
+    Rule,
+    Special,
+    backward_step,
+    is_ordered,
+    is_rounded_once,
+)
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle, _alike
 from warpsmith.workers.judge.attack.recipe import describe
 from warpsmith.workers.judge.attack.search import search
@@ -523,3 +530,12 @@ def test_equals_that_the_reference_makes_itself_may_be_chosen_in_any_order(
     oracle.runners.facts(where).indices[1] = Indices(0, 1, along=True, kept=True, any_order=True)
     scaled = {"input": "x", "move": "scale", "exponent": exponent}
     assert oracle.ask({"workload": "rows", "seed": 5, "changes": [scaled]}).failed is wrong
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
+def test_one_rounding_to_a_narrow_dtype_is_told_from_more(dtype: torch.dtype) -> None:
+    """Quantising to 8 bits is asked it as well: a float of 8 bits cannot be asked whether it is finite."""
+    wide = torch.linspace(-3.0, 3.0, 4096, dtype=torch.float64)
+    wide[7] = torch.nan
+    assert is_rounded_once(wide.to(dtype), wide)
+    assert not is_rounded_once((1.2 * wide).to(dtype), wide)

@@ -1,12 +1,12 @@
 """Verifications that a bundle carries for the best of its screenings.
 
-Revision: 0023.
+Revision: 0021.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
+revision = "0021"
 down_revision = "0020"
 branch_labels = None
 depends_on = None
