@@ -247,6 +247,11 @@ def machine(kernel: _load.Kernel, device: torch.device) -> str | None:
         found = _MACHINES.get(name, name)
     if found != kernel.arch.rstrip("af" if device.type == "cuda" else ""):
         return f"the architecture is {found}, verified on {kernel.arch}"
+    return other_version(kernel)
+
+
+def other_version(kernel: _load.Kernel) -> str | None:
+    """Which library has another version here than the kernel was verified with; None where none has."""
     for library, there in _libraries(kernel).items():
         verified = kernel.versions.get(library)
         # Gluon is experimental: its names change from one minor version of Triton to the next.

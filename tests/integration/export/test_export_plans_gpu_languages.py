@@ -184,7 +184,8 @@ def compiled_for_hopper(kernel: Any) -> Any:
     triton = pytest.importorskip("triton", reason="Triton compiles without a GPU, and is not installed")
     compiler = importlib.import_module("triton.compiler")
     backend = importlib.import_module("triton.backends.compiler")
-    source = compiler.ASTSource(
+    made = importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
+    source = (made if kernel.is_gluon() else compiler.ASTSource)(
         fn=kernel,
         signature={"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"},
         constexprs={"BLOCK": 1024},
@@ -192,7 +193,38 @@ def compiled_for_hopper(kernel: Any) -> Any:
     return triton.compile(source, target=backend.GPUTarget("cuda", 90, 32))
 
 
-@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton")], indirect=True)
+GLUON = """import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+LAYOUT = gl.constexpr(gl.BlockedLayout([4], [32], [4], [0]))
+
+
+@gluon.jit
+def scale_shift(x, y, n, BLOCK: gl.constexpr):
+    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, LAYOUT)
+    gl.store(y + i, gl.load(x + i, mask=i < n) * 2.0 + 1.0, mask=i < n)
+
+
+def run(x, y):
+    n = x.numel()
+    scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+"""
+
+
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (GLUON, "gluon")], indirect=True)
+def test_a_minor_version_of_triton_is_another_for_gluon_alone(package: Package) -> None:
+    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    (kernel,) = package.part("_load").KERNELS
+    major, minor = triton.__version__.split(".")[:2]
+    other = f"{major}.{int(minor) + 1}.0"
+    refused = f"triton is {triton.__version__}, verified with {other}" if kernel.language == "gluon" else None
+    for verified, expected in ((f"{major}.{minor}.99", None), (other, refused)):
+        kernel.versions["triton"] = verified
+        assert package.part("_guard").other_version(kernel) == expected
+
+
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (GLUON, "gluon")], indirect=True)
 def test_triton_launches_are_recorded_from_the_compiled_kernel(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
