@@ -193,26 +193,7 @@ def compiled_for_hopper(kernel: Any) -> Any:
     return triton.compile(source, target=backend.GPUTarget("cuda", 90, 32))
 
 
-GLUON = """import triton
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-
-LAYOUT = gl.constexpr(gl.BlockedLayout([4], [32], [4], [0]))
-
-
-@gluon.jit
-def scale_shift(x, y, n, BLOCK: gl.constexpr):
-    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, LAYOUT)
-    gl.store(y + i, gl.load(x + i, mask=i < n) * 2.0 + 1.0, mask=i < n)
-
-
-def run(x, y):
-    n = x.numel()
-    scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
-"""
-
-
-@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (GLUON, "gluon")], indirect=True)
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (dispatch.GLUON, "gluon")], indirect=True)
 def test_a_minor_version_of_triton_is_another_for_gluon_alone(package: Package) -> None:
     triton = pytest.importorskip("triton", reason="Triton is not installed")
     (kernel,) = package.part("_load").KERNELS
@@ -224,7 +205,7 @@ def test_a_minor_version_of_triton_is_another_for_gluon_alone(package: Package) 
         assert package.part("_guard").other_version(kernel) == expected
 
 
-@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (GLUON, "gluon")], indirect=True)
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (dispatch.GLUON, "gluon")], indirect=True)
 def test_triton_launches_are_recorded_from_the_compiled_kernel(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
