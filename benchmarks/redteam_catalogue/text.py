@@ -135,6 +135,7 @@ def gluon_of(source: str) -> str | None:
 _NOT_IN_GLUON = re.compile(
     r"tl\.(dot|debug_barrier|cumsum|cumprod|sort|flip|softmax|sigmoid|rand\w*|philox|\w*descriptor\w*|ravel|view"
     r"|advance|extra|argmax|argmin|clamp|make_\w+|zeros|full|broadcast_to)\b|\[None, :\]|\[:, None\]|libdevice"
+    r"|atomic_\w+\([^,]* \+ \w+, \d"  # its atomics on a block take no number for a value
 )
 
 
