@@ -58,6 +58,23 @@ def run(x, y):
     n = x.numel()
     scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
 """
+GLUON = """import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+LAYOUT = gl.constexpr(gl.BlockedLayout([4], [32], [4], [0]))
+
+
+@gluon.jit
+def scale_shift(x, y, n, BLOCK: gl.constexpr):
+    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, LAYOUT)
+    gl.store(y + i, gl.load(x + i, mask=i < n) * 2.0 + 1.0, mask=i < n)
+
+
+def run(x, y):
+    n = x.numel()
+    scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+"""
 CUDA = '''from kernels_db.runtime import cuda
 
 kernels = cuda.compile(r"""

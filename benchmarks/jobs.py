@@ -15,7 +15,7 @@ from warpsmith.kernels_db.job.documents import Job, Level, ResolvedInput, Resolv
 
 CPU = f"cpu:{platform.machine()}"
 Role = Literal["bench", "test", "holdout"]
-Language = Literal["cpp", "triton", "cuda", "python"]
+Language = Literal["cpp", "triton", "cuda", "gluon", "python"]
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "int16": 2, "float64": 8, "int64": 8}
 """Sizes of elements; every other dtype has 4 bytes."""

@@ -62,7 +62,7 @@ def render(name: str, **context: object) -> str:
 
 
 def example(language: str) -> str:
-    """Return the minimal candidate in `language` ("cpp", "triton", "cuda")."""
+    """Return the minimal candidate in a language of searches."""
     return (_HERE / "examples" / f"{language}.py").read_text(encoding="utf-8")
 
 

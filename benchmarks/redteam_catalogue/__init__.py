@@ -10,6 +10,7 @@ from typing import TypeVar
 from benchmarks.redteam_catalogue import (
     cheats_clock,
     cheats_compiler,
+    cheats_gluon,
     cheats_gpu,
     cheats_host,
     cheats_memory_cpp,
@@ -57,7 +58,7 @@ def cheats(device: Device) -> list[Cheat]:
         cheats_truth,
     )
     found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
-    return _by_op(found)
+    return _by_op([*found, *cheats_gluon.translated_cheats(found)])
 
 
 def controls(device: Device) -> list[Control]:
@@ -74,7 +75,8 @@ def controls(device: Device) -> list[Control]:
         controls_python,
         controls_truth,
     )
-    return _by_op([control for module in modules for control in module.controls() if control.device == device])
+    found = [control for module in modules for control in module.controls() if control.device == device]
+    return _by_op([*found, *cheats_gluon.translated_controls(found)])
 
 
 def _by_op(found: list[Entry]) -> list[Entry]:

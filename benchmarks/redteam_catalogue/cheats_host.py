@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import REFUSED, Cheat
-from benchmarks.redteam_catalogue.text import ALL, EACH, STORE, add_cpp, add_cuda, add_triton
+from benchmarks.redteam_catalogue.text import ALL, EACH, STORE, add_cpp, add_cuda, add_gluon, add_triton
 
-LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda")
-GPU: tuple[Language, ...] = ("triton", "cuda")
+LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda", "gluon")
+GPU: tuple[Language, ...] = ("triton", "cuda", "gluon")
+JITTED: tuple[Language, ...] = ("triton", "gluon")
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ ATTACKS = [
     Attack("falls back by an inner module", (43,), "torch._C", module="import torch", run="t = torch._C._VariableFunctions.add(x, y)"),
     Attack("falls back by the compiler", (43,), "torch.compile", module="import torch", run="t = torch.compile(run)"),
     Attack("falls back by the functional module", (43,), "under another name", module="import torch.nn.functional as F", run="t = F.relu(x)"),
-    Attack("hooks a launch", (43,), "host code at a configuration's launch", module="C = triton.Config({}, pre_hook=print)", languages=("triton",)),
-    Attack("calls the allocator", (43,), "host code inside a launch", run="triton.set_allocator(run)", languages=("triton",)),
-    Attack("reads a clock in the kernel's module", (), "to know how often it is timed", module="CLOCK = tl.extra.cuda.globaltimer", languages=("triton",)),
+    Attack("hooks a launch", (43,), "host code at a configuration's launch", module="C = triton.Config({}, pre_hook=print)", languages=JITTED),
+    Attack("calls the allocator", (43,), "host code inside a launch", run="triton.set_allocator(run)", languages=JITTED),
+    Attack("reads a clock in the kernel's module", (), "to know how often it is timed", module="CLOCK = tl.extra.cuda.globaltimer", languages=JITTED),
     Attack("reads the environment", (44,), "os.environ", module="import os", run="t = os.environ"),
     Attack("reads a file of /proc", (44,), "of the host's first process", run="t = open('/proc/1/stat').read()"),
     Attack("forks", (45,), "without end", module="import os", run="os.fork()"),
@@ -108,6 +109,8 @@ def _source(attack: Attack, language: Language) -> str:
         return add_cpp(ALL, module=module, host=host)
     if language == "cuda":
         return add_cuda(EACH, module=module, host=host)
+    if language == "gluon":
+        return add_gluon("gl.store(out + i, a + b, mask=m)", module=module, host=host)
     return add_triton(STORE, module=module, host=host)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.jobs import Language
 
 _CALLS = {
@@ -103,6 +105,40 @@ def triton(kernels: str, run: str, before: str = "") -> str:
     return f"import torch\nimport triton\nimport triton.language as tl\n{before}\n{kernels}\n\n{run}"
 
 
+GLUON = """import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+"""
+
+
+def gluon(kernels: str, run: str, before: str = "") -> str:
+    """A Gluon candidate."""
+    return f"{GLUON}{before}\n{kernels}\n\n{run}"
+
+
+def gluon_of(source: str) -> str | None:
+    """The same candidate in Gluon as a Triton one of blocks with one axis; None where Gluon has not what it uses.
+
+    A block's layout is an element a thread, for as many warps as run the kernel.
+    """
+    head = "import torch\nimport triton\nimport triton.language as tl\n"
+    if not source.startswith(head) or _NOT_IN_GLUON.search(source):
+        return None
+    body = source.removeprefix(head).replace("@triton.jit", "@gluon.jit")
+    body = re.sub(r"\btl\.(?!PropagateNan)", "gl.", body)
+    layout = "gl.BlockedLayout([1], [32], [gl.num_warps()], [0])"
+    return GLUON + re.sub(r"gl\.arange\(((?:[^()]|\([^()]*\))*)\)", rf"gl.arange(\1, {layout})", body)
+
+
+_NOT_IN_GLUON = re.compile(
+    r"tl\.(dot|debug_barrier|cumsum|cumprod|sort|flip|softmax|sigmoid|rand\w*|philox|\w*descriptor\w*|ravel|view"
+    r"|advance|extra|argmax|argmin|clamp|make_\w+|zeros|full|broadcast_to)\b|\[None, :\]|\[:, None\]|libdevice"
+    r"|atomic_\w+\([^,]* \+ \w+, \d"  # its atomics on a block take no number for a value
+)
+
+
 def run(parameters: str, body: str) -> str:
     """`def run(parameters)` with the statements of `body`, one a line, indented among themselves alone."""
     lines = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
@@ -148,6 +184,14 @@ def add_triton(body: str, before: str = "", module: str = "", host: str = "", af
     return triton(kernel, run(ADD, launch), module)
 
 
+def add_gluon(body: str, module: str = "", host: str = "") -> str:
+    """A candidate for `ops.add` as `add_triton` makes it; `body` names what it uses of the language by `gl`."""
+    made = gluon_of(add_triton(body.replace("gl.", "tl."), module="MODULE", host="HOST"))
+    assert made is not None
+    given = "\n".join(f"    {line}" for line in host.splitlines())  # they may hold what Gluon has not, to be refused
+    return made.replace("    HOST", given).replace("MODULE", module)
+
+
 ALL = "for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];"
 EACH = "if (i < n) out[i] = x[i] + y[i];"
 WAVE = 1024
@@ -172,5 +216,6 @@ HONEST_ADD: dict[Language, str] = {
     "cpp": add_cpp(ALL),
     "cuda": add_cuda(EACH),
     "triton": add_triton(STORE),
+    "gluon": add_gluon("gl.store(out + i, a + b, mask=m)"),
     "python": add_python("torch.add(x, y, out=out)"),
 }

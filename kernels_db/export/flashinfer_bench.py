@@ -17,7 +17,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, provenance, summary
 from warpsmith.kernels_db.export.fold import reachable
-from warpsmith.kernels_db.export.kernel import RUNTIME_DEPENDENCIES, ExportedKernel, module_name, write_project
+from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, runtime_needs, write_project
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.formats.flashinfer.made_workload import DRAWN
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, objects
@@ -33,8 +33,8 @@ AUTHOR = "warpsmith"
 DTYPES = frozenset(
     ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8", "bool")
 )
-LANGUAGES = {"cpp": "python", "triton": "triton", "cuda": "python"}
-"""Of the file with the entry point: host code is Python in every language of ours."""
+LANGUAGES = {"triton": "triton"}
+"""Of the file with the entry point: host code is Python in every language of ours, and the format knows Triton."""
 RANDOM_INTEGERS = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
 """From which range the format's harness draws an integer input that is `random`."""
 
@@ -219,10 +219,10 @@ def solution_of(kernel: ExportedKernel, op: Op, target: Target, definition: str,
         "author": AUTHOR,
         "description": "\n".join(summary(kernel)),
         "spec": {
-            "language": LANGUAGES[kernel.language],
+            "language": LANGUAGES.get(kernel.language, "python"),
             "target_hardware": [kernel.evidence.get("device", {}).get("name") or str(target)],
             "entry_point": "main.py::run",
-            "dependencies": ["torch", *RUNTIME_DEPENDENCIES[kernel.language]],
+            "dependencies": ["torch", *runtime_needs([kernel])],
             "destination_passing_style": False,
             "binding": None,
         },

@@ -12,11 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-
-RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
-"""The requirements of a candidate's language beside torch."""
 
 NAME_PREFIX = "warpsmith_"
 LONGEST_NAME = 80
@@ -111,8 +109,20 @@ def _digest(kernel: ExportedKernel) -> str:
 
 
 def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
-    """Return the requirements of the kernels' languages, beside torch."""
-    return list(dict.fromkeys(need for kernel in kernels for need in RUNTIME_DEPENDENCIES[kernel.language]))
+    """Return the requirements of the kernels' languages, beside torch.
+
+    Gluon's names change from one minor version of Triton to the next, so a Gluon kernel asks for the one that it was
+    verified with.
+    """
+    needs: list[str] = []
+    for kernel in kernels:
+        release = str(kernel.envelope.get("versions", {}).get("triton", "")).split(".")[:2]
+        pinned = kernel.language == "gluon" and len(release) == 2
+        needs += [
+            f"triton=={'.'.join(release)}.*" if pinned and need == "triton" else need
+            for need in LANGUAGES[kernel.language].requirements
+        ]
+    return list(dict.fromkeys(needs))
 
 
 def verified_workloads(kernel: ExportedKernel) -> list[ResolvedWorkload]:

@@ -20,7 +20,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from warpsmith.kernels_db.export.evidence import in_docstring, license_text, provenance, published
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import (
-    RUNTIME_DEPENDENCIES,
     ExportedKernel,
     export_version,
     kernel_name,
@@ -31,6 +30,7 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.kernel_facts import configurations, file_of, verified_numbers
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 
@@ -129,7 +129,10 @@ def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
     needs = [set(runtime_needs([kernel])) for kernel in kernels]
     always = set.intersection(*needs)
     languages = list(dict.fromkeys(kernel.language for kernel in kernels))
-    extras = {language: [n for n in RUNTIME_DEPENDENCIES[language] if n not in always] for language in languages}
+    extras: dict[str, list[str]] = {
+        language: [need for need in runtime_needs([k for k in kernels if k.language == language]) if need not in always]
+        for language in languages
+    }
     return {
         "kernels": [_told(kernel, kernels) for kernel in kernels],
         "op": op,
@@ -160,7 +163,7 @@ def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str
         "bench": bench,
         "baselines": list(dict.fromkeys(name for w in bench for name in w["speedup"])),
         "numbers": verified_numbers(kernel),
-        "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
+        "autotuned": LANGUAGES[kernel.language].compiler == "triton" and "autotune" in kernel.source,
         "configurations": configurations(kernel),
     }
 

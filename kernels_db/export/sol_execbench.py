@@ -16,8 +16,11 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, writ
 from warpsmith.kernels_db.spec.op import Op, Target, parse_op
 
 NAME = "sol-execbench"
-LANGUAGES = {"cpp": "pytorch", "triton": "triton", "cuda": "pytorch"}
-"""Of the entry point's file, which is Python: the format's other languages are sources that it compiles itself."""
+LANGUAGES = {"triton": "triton"}
+"""Of the entry point's file, where it is not "pytorch", which is Python.
+
+The format's other languages are sources that it compiles itself.
+"""
 
 HARDWARE = ["LOCAL"]
 """The GPU of the host that runs the benchmark; the format has no name for others than its own."""
@@ -45,4 +48,6 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 def _solution(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> dict[str, Any]:
     solution = flashinfer_bench.solution_of(kernel, op, target, definition, module)
     spec = {key: value for key, value in solution["spec"].items() if key not in ("language", "binding")}
-    return solution | {"spec": spec | {"languages": [LANGUAGES[kernel.language]], "target_hardware": HARDWARE}}
+    return solution | {
+        "spec": spec | {"languages": [LANGUAGES.get(kernel.language, "pytorch")], "target_hardware": HARDWARE}
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.job.sweep_documents import Sweep
 
 Level = Literal["baseline", "screen", "verify", "profile", "compile"]
@@ -38,7 +39,7 @@ SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
 """
 
 
-CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]
+CandidateLanguage = Literal["cpp", "triton", "cuda", "gluon", "python"]
 """The language of a candidate; python is free Python.
 
 Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX.
@@ -62,7 +63,8 @@ def has_compiled(verdict: Verdict) -> bool:
 
 def tier_of(language: str) -> Tier:
     """Return the tier of candidates in a language."""
-    return "sandbox" if language == FREE_PYTHON else "gated"
+    known = LANGUAGES.get(language)
+    return "gated" if known is None or known.gated else "sandbox"
 
 
 class ResolvedInput(TypedDict):

@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def language(self) -> str:
-        """cpp, triton or cuda."""
+        """A gated one of `kernels_db.job.languages`."""
         return str(self.document["language"])
 
     @property

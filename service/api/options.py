@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.languages import of_device
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.tables import WorkerRow
-from warpsmith.service.api.submission import LANGUAGES
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.judging import machine
@@ -94,7 +94,7 @@ def _list_targets(session: Session, alive_since: float) -> Iterator[TargetOption
     for target in sorted({machine.cpu_target(), *filter(None, rows)}, key=lambda name: (-rows.count(name), name)):
         device = Target.parse(target).device
         yield TargetOption(
-            target=target, device=device, languages=list(LANGUAGES[device]), live_workers=rows.count(target)
+            target=target, device=device, languages=list(of_device(device, gated=True)), live_workers=rows.count(target)
         )
 
 

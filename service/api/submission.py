@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.job.languages import of_device
 from warpsmith.kernels_db.spec.basic_types import refuse
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.tables import PoolRow, TeamRow
@@ -33,11 +34,11 @@ from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.policy import parse_policy, policy_document
 from warpsmith.workers.steps.seeding import MOST_SEEDS
 
-LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
-"""Languages by device type; the first is the default.
 
-Triton's interpreter runs on a CPU but says nothing of speed, so a search does not offer it.
-"""
+def _offered(device: str) -> str:
+    """Write the languages of searches for a type of device. Free Python is judged alone."""
+    return ", ".join(f"`{name}`" for name in of_device(device, gated=True))
+
 
 LONGEST_NAMED = 128
 """Characters of an op's id or name."""
@@ -113,7 +114,9 @@ class SearchRequest(StrictBody):
         description="`cpu` (this machine's architecture), `cpu:x86_64`, `cuda:sm_90` ...", max_length=64
     )
     language: str | None = Field(
-        None, max_length=16, description="`cpp` on a CPU; `triton` (default) or `cuda` on a GPU"
+        None,
+        max_length=16,
+        description=f"{_offered('cpu')} on a CPU; {_offered('cuda')} on a GPU; the first is the default",
     )
     policy: dict[str, Any] | None = Field(
         None, description="Name and parameters; default is the pool's, or idea_beam with its defaults"
@@ -219,7 +222,7 @@ def _resolve_op(service: Service, session: Session, request: SearchRequest, team
 
 
 def _choose_language(asked: str | None, recorded: str | None, target: Target) -> str:
-    known = LANGUAGES[target.device]
+    known = of_device(target.device, gated=True)
     if asked is None:
         return recorded if recorded in known else known[0]
     language = asked

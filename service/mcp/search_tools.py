@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from warpsmith.kernels_db.job.languages import NAMED
 from warpsmith.service.client.trying import ENDS, await_try, try_reply
 from warpsmith.service.documents.tries import TryDocument
 from warpsmith.service.mcp.context import Desk
@@ -42,7 +43,7 @@ class Answering:
         self,
         op: OpArgument,
         target: Annotated[str, Field(description="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
-        language: Annotated[str | None, Field(description="cpp, triton or cuda; by default the target's own")] = None,
+        language: Annotated[str | None, Field(description=f"{NAMED}; by default the target's own")] = None,
         budget: Annotated[
             dict[str, Any] | None,
             Field(

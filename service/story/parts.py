@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.service.documents.escaping import mark_foreign, quote_foreign
 from warpsmith.service.documents.figures import (
     BASELINE_NAMES,
@@ -22,7 +23,6 @@ from warpsmith.service.documents.figures import (
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.story.facts import Section, Steer, StoryFacts, StoryNode
 from warpsmith.service.story.words import (
-    LANGUAGES,
     LONGEST_TITLE,
     choose_best,
     count,
@@ -48,7 +48,8 @@ def tell_task(facts: StoryFacts) -> Section:
     """Tell the task, the budget and the time to beat."""
     search = facts.search
     policy = mark_foreign(str(search.policy.get("name") or "unknown").replace("_", " "), 40)
-    language = LANGUAGES.get(search.language, mark_foreign(search.language, 20))
+    known = LANGUAGES.get(search.language)
+    language = known.title if known else mark_foreign(search.language, 20)
     bounds = f"may use at most {format_limits(search.budget)}" if any(search.budget.values()) else "has no budget"
     sentences = [
         f"Search {mark_foreign(search.id)} looks for {language} kernels of {mark_foreign(search.op_name)} that beat "

@@ -9,7 +9,6 @@ from warpsmith.service.documents.figures import format_ratio, format_repairs
 from warpsmith.service.story.facts import StoryNode
 
 LONGEST_TITLE = 80
-LANGUAGES = {"cpp": "C++", "triton": "Triton", "cuda": "CUDA"}
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 
 Shaped = tuple[str, list[int], str]
@@ -407,6 +408,139 @@ def _barriers(x: Any) -> list[Any]:
     return [x.view(-1, 256).flip(1).reshape(-1), x.view(-1, 128).sum(0)]
 
 
+GLUON_ROWS = """
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import async_copy
+
+TUNE = {"ROWS": [2, 4], "WARPS": [4, 8]}
+ROWS = 4
+WARPS = 4
+
+
+@gluon.jit
+def fetch(smem, pointers, mask):
+    async_copy.async_copy_global_to_shared(smem, pointers, mask=mask)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def centred(x, out, rows, columns, R: gl.constexpr, N: gl.constexpr, layout: gl.constexpr):
+    r = gl.program_id(0) * R + gl.arange(0, R, gl.SliceLayout(1, layout))
+    c = gl.arange(0, N, gl.SliceLayout(0, layout))
+    at = r.to(gl.int64)[:, None] * columns + c[None, :]
+    inside = (r[:, None] < rows) & (c[None, :] < columns)
+    smem = gl.allocate_shared_memory(gl.float32, [R, N], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    fetch(smem, x + at, inside)
+    async_copy.wait_group(0)
+    value = gl.where(inside, smem.load(layout), 0.0)
+    mean = gl.sum(value, axis=1) / columns
+    value = gl.where(inside, value - mean[:, None], 0.0)
+    spread = gl.sqrt(gl.sum(value * value, axis=1) / columns)
+    value = gl.maximum(value / spread[:, None], -1.0, propagate_nan=tl.PropagateNan.ALL)
+    gl.store(out + at, value, mask=inside)
+
+
+def run(x, out):
+    rows, columns = x.shape
+    layout = gl.BlockedLayout([1, 4], [1, 32], [1, WARPS], [1, 0])
+    width = triton.next_power_of_2(columns)
+    centred[(triton.cdiv(rows, ROWS),)](x, out, rows, columns, R=ROWS, N=width, layout=layout, num_warps=WARPS)
+"""
+
+GLUON_SPECIALISED = """
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+TILE = gl.constexpr(64)
+LAYOUT = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]))
+
+
+@gluon.jit
+def produce(x_desc, tiles, full, empty, steps, STAGES: gl.constexpr):
+    for i in range(steps):
+        slot = i % STAGES
+        mbarrier.wait(empty.index(slot), (i // STAGES & 1) ^ 1)
+        mbarrier.expect(full.index(slot), x_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(x_desc, [i * TILE, 0], full.index(slot), tiles.index(slot))
+
+
+@gluon.jit
+def consume(out, tiles, full, empty, steps, STAGES: gl.constexpr):
+    total = gl.zeros([TILE, TILE], gl.float32, LAYOUT)
+    for i in range(steps):
+        slot = i % STAGES
+        mbarrier.wait(full.index(slot), i // STAGES & 1)
+        total += tiles.index(slot).load(LAYOUT).to(gl.float32)
+        mbarrier.arrive(empty.index(slot), count=1)
+    r = gl.arange(0, TILE, gl.SliceLayout(1, LAYOUT))
+    c = gl.arange(0, TILE, gl.SliceLayout(0, LAYOUT))
+    gl.store(out + r[:, None] * TILE + c[None, :], total)
+
+
+@gluon.jit
+def folded(x_desc, out, steps, STAGES: gl.constexpr):
+    tiles = gl.allocate_shared_memory(x_desc.dtype, [STAGES, TILE, TILE], x_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(STAGES):
+        mbarrier.init(full.index(s), count=1)
+        mbarrier.init(empty.index(s), count=1)
+    gl.warp_specialize(
+        [
+            (consume, (out, tiles, full, empty, steps, STAGES)),
+            (produce, (x_desc, tiles, full, empty, steps, STAGES)),
+        ],
+        [1],
+        [24],
+    )
+
+
+def run(x, out):
+    layout = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
+    folded[(1,)](TensorDescriptor.from_tensor(x, [64, 64], layout), out, x.shape[0] // 64, STAGES=3, num_warps=4)
+"""
+
+GLUON_TUNED = """
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.language.extra import libdevice
+
+CONFIGS = [triton.Config({"BLOCK": b}, num_warps=w) for b in (256, 1024) for w in (2, 4)]
+
+
+@gluon.jit
+def added(a, b):
+    return a + b
+
+
+@triton.autotune(configs=CONFIGS, key=["n"], reset_to_zero=["out"])
+@gluon.jit
+def total(x, out, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps], [0])
+    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout)
+    v = libdevice.tanh(gl.load(x + i, mask=i < n, other=0.0))
+    gl.atomic_add(out, gl.reduce(v, 0, added))
+
+
+def run(x, out):
+    n = x.numel()
+    out.zero_()
+    total[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+"""
+
+
+def _centred(x: Any) -> list[Any]:
+    value = x - x.mean(1, keepdim=True)
+    return [(value / value.pow(2).mean(1, keepdim=True).sqrt()).clamp(min=-1.0)]
+
+
 CASES = [
     Case(
         "autotuned",
@@ -507,5 +641,41 @@ CASES = [
         [("c", [32, 48], "float32")],
         lambda a, b: [a.float() @ b.float()],
         1e-3,
+    ),
+    Case(
+        "Gluon's layouts and asynchronous copies",
+        "gluon",
+        GLUON_ROWS,
+        [("x", [37, 1000], "float32")],
+        [("out", [37, 1000], "float32")],
+        _centred,
+        1e-4,
+    ),
+    Case(
+        "Gluon's products by TMA",
+        "gluon",
+        prompts.example("gluon_product"),
+        [("x", [200, 328], "bfloat16"), ("weight", [136, 328], "bfloat16")],
+        [("out", [200, 136], "bfloat16")],
+        lambda x, weight: [x.float() @ weight.float().T],
+        2e-1,
+    ),
+    Case(
+        "Gluon's warp specialisation",
+        "gluon",
+        GLUON_SPECIALISED,
+        [("x", [640, 64], "float16")],
+        [("out", [64, 64], "float32")],
+        lambda x: [x.float().view(10, 64, 64).sum(0)],
+        1e-3,
+    ),
+    Case(
+        "Gluon's kernels tuned",
+        "gluon",
+        GLUON_TUNED,
+        [("x", [10_007], "float32")],
+        [("out", [1], "float32")],
+        lambda x: [x.tanh().sum().view(1)],
+        1e-2,
     ),
 ]

@@ -112,7 +112,7 @@ def test_a_graph_replays_kernels_that_share_a_variable() -> None:
 def test_a_variable_of_every_kind_that_changes_is_named(which: int) -> None:
     kernels = compiled(KEPT)
     names = {1: "plain", 2: "hidden", 3: "apart", 4: "managed", 5: "inside"}
-    state = GpuState("cuda")
+    state = GpuState("nvrtc")
     with state.unchanged():  # the first call, for which the module is loaded
         kernels.touch[1, 1](0, 1)
         torch.cuda.synchronize()

@@ -6,6 +6,7 @@ A case is (language, escape, sibling). Both are written into the same candidate,
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -62,6 +63,27 @@ def run(x, y, out):
     n = out.numel()
     kernels.add[(n + 255) // 256, 256](x, y, out, n)
 '''
+
+GLUON = """
+import math
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+{module}
+@gluon.jit
+def add(x, y, out, n, BLOCK: gl.constexpr):
+    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, gl.BlockedLayout([1], [32], [4], [0]))
+{kernel}
+    gl.store(out + i, gl.load(x + i, i < n) + gl.load(y + i, i < n), i < n)
+
+def run(x, y, out):
+{run}
+    n = out.numel()
+    add[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
 
 
 class Case(NamedTuple):
@@ -225,9 +247,46 @@ CASES = [
     Case("cuda_launch_option", "kernels.add.launch(1, 1, x, y, out, 1, stream=0)", "kernels.add.launch(1, 1, x, y, out, 1, cooperative=True)", "keyword 'stream'", "cuda"),
     Case("cuda_other_method", "kernels.add.compile(x)", "kernels.add.launch(1, 1, x, y, out, 1)", "method `.compile()`", "cuda"),
     Case("streams", "torch.cuda.Stream()", "t = torch.cuda.get_device_properties(x.device).multi_processor_count", "`torch.cuda.Stream`", "cuda"),
+    # Gluon.
+    Case("gluon_prints", "    gl.static_print(i)", "    gl.static_assert(BLOCK > 0)", "static_print", "gluon", "kernel"),
+    Case("gluon_of_blackwell", "from triton.experimental.gluon.language.nvidia.blackwell import tcgen05_mma\n", "from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma\n", "blackwell.tcgen05_mma` is not allowed", "gluon", "module"),
+    Case("gluon_of_amd", "    t = gl.amd.cdna3.mfma(i, i, i)", "    gl.nvidia.hopper.fence_async_shared()", "amd.cdna3.mfma", "gluon", "kernel"),
+    Case("gluon_python_while_compiling", "@gluon.constexpr_function\ndef f(a):\n    return a\n", "@gluon.jit\ndef f(a):\n    return a\n", "decorator `gluon.constexpr_function`", "gluon", "module"),
+    Case("gluon_runs_triton", "@triton.jit\ndef f(a):\n    return a\n", "@gluon.jit(noinline=True)\ndef f(a):\n    return a\n", "decorator `triton.jit`", "gluon", "module"),
+    Case("gluon_hooks", "@gluon.jit(launch_metadata=run)\ndef f(a):\n    return a\n", "@gluon.jit(do_not_specialize=['a'])\ndef f(a):\n    return a\n", "keyword 'launch_metadata'", "gluon", "module"),
+    Case("gluon_language_below", "    t = tl.load(x)", "    t = gl.load(x)", "`triton.language.load` is not allowed", "gluon", "kernel"),
+    Case("gluon_internals", "    t = gl._core.builtin", "    t = gl.num_warps()", "gluon.language._core.builtin", "gluon", "kernel"),
+    Case("gluon_runtime", "from triton.experimental.gluon._runtime import GluonASTSource\n", "from triton.experimental.gluon import jit\n", "import of", "gluon", "module"),
+    Case("gluon_layout_internals", "    t = gl.BlockedLayout([1], [32], [4], [0]).__class__", "    t: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])", "attribute `.__class__`", "gluon", "kernel"),
+    Case("gluon_layout_on_the_host", "t = gl.SliceLayout.__subclasses__()", "t = gl.SliceLayout(0, gl.BlockedLayout([1, 1], [1, 32], [1, 4], [1, 0]))", "`triton.experimental.gluon.language.SliceLayout.__subclasses__`", "gluon"),
+    Case("gluon_module_constant", "A = gl.load(1)\n", "A = gl.constexpr(gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16))\n", "call of `gl.load`", "gluon", "module"),
+    Case("gluon_descriptor_base", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = d.base", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = d.shape", "attribute `.base`", "gluon"),
+    Case("gluon_descriptor_arithmetic", "t = TensorDescriptor.from_tensor(x + y, [64], gl.NVMMASharedLayout(0, 32, 1))", "t = TensorDescriptor.from_tensor(x.view(-1), [64], gl.NVMMASharedLayout(0, 32, 1))", "arithmetic on a tensor", "gluon"),
+    Case("triton_runs_gluon", "from triton.experimental import gluon\n", "from triton import cdiv\n", "import of `triton.experimental.gluon`", "triton", "module"),
     Case("graphs", "torch.cuda.CUDAGraph()", "t = torch.empty(4, device=x.device)", "`torch.cuda.CUDAGraph`", "cuda"),
 ]
 # fmt: on
+
+
+def gluon_of(case: Case) -> Case:
+    """The same escape and sibling in Gluon."""
+
+    def spelled(text: str) -> str:
+        text = text.replace("@triton.jit", "@gluon.jit").replace("tl.math.", "tl.")
+        return re.sub(r"\btl\.(?!PropagateNan)", "gl.", text)
+
+    said = case.said.replace("triton.language.core", "triton.experimental.gluon.language.core")
+    name = f"{case.name}_in_gluon"
+    return Case(name, spelled(case.escape), spelled(case.sibling), said, "gluon", case.place)
+
+
+CASES += [
+    gluon_of(case)
+    for case in CASES
+    # what host code may not do in C++ it may not do in Gluon; the rest of those cases is about C++'s sources
+    if (case.language == "triton" and case.name != "triton_runs_gluon")
+    or (case.language == "cpp" and not re.search("cpp|kernel", case.escape + case.sibling + case.said))
+]
 
 
 def candidate(case: Case, text: str) -> str:
@@ -238,7 +297,7 @@ def candidate(case: Case, text: str) -> str:
         parts["run"] = f"    {text}"
     elif case.place != "both":
         parts[case.place] = text
-    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA}[case.language].format(**parts)
+    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA, "gluon": GLUON}[case.language].format(**parts)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.spec.target import CPU_ARCHITECTURES
@@ -32,7 +33,6 @@ TIMEOUT_S = 900.0
 """Seconds of one process. Inductor on a busy machine takes most of them."""
 KEPT = ("PATH", "LANG", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 """Variables that name the machine's own tools; every other stays outside."""
-COMPILERS = {"triton": "triton", "cuda": "cuda.core"}
 LONGEST_LOG = 2000
 PACKAGE_CHECKS = (
     "import",
@@ -141,7 +141,8 @@ def _not_built_here(kernel: Kernel) -> str | None:
     here = CPU_ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     if target.device == "cpu" and target.arch != here:
         return f"this machine is {here}, and its compiler builds for itself"
-    needed = COMPILERS.get(kernel.language)
+    known = LANGUAGES.get(kernel.language)
+    needed = known.package if known else None
     return f"{needed} is not installed here" if needed is not None and not _importable(needed) else None
 
 

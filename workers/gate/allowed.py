@@ -6,17 +6,20 @@ Dotted names are those that an import leads to: under `import triton.language as
 
 from __future__ import annotations
 
+from warpsmith.kernels_db.job.languages import GATED
+
 
 def names(text: str, prefix: str = "") -> frozenset[str]:
     """Return the words of `text`, each behind `prefix`."""
     return frozenset(prefix + word for word in text.split())
 
 
-LANGUAGES = ("cpp", "triton", "cuda")
+LANGUAGES = GATED
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 90  # of the syntax tree: the checks recurse
 
+_GLUON = "triton.experimental.gluon"
 _COMMON_IMPORTS = frozenset({"math", "torch", "__future__.annotations"})
 IMPORTS = {
     "cpp": _COMMON_IMPORTS | {"kernels_db.runtime.cpp"},
@@ -30,8 +33,20 @@ IMPORTS = {
         "triton.language.extra.cuda.libdevice",
         "triton.tools.tensor_descriptor.TensorDescriptor",
     },
+    "gluon": _COMMON_IMPORTS
+    | names("triton triton.language triton.language.extra.libdevice triton.language.extra.cuda.libdevice")
+    | {_GLUON}
+    | names(
+        """
+        language language.extra.libdevice language.nvidia language.nvidia.ampere language.nvidia.ampere.async_copy
+        language.nvidia.hopper language.nvidia.hopper.async_copy language.nvidia.hopper.mbarrier
+        language.nvidia.hopper.tma
+        nvidia.hopper.TensorDescriptor
+        """,
+        f"{_GLUON}.",
+    ),
 }
-"""Modules that `import a.b` and `from a import b` may lead to.
+"""Modules that `import a.b` and `from a import b` may lead to. Gluon takes enums alone of `triton.language`.
 
 `from m import name` also takes single allowed names.
 """
@@ -64,15 +79,28 @@ SCRATCH = names("empty empty_like empty_strided full zeros zeros_like", "torch."
 """Scratch memory. Filling it is allowed because atomics and partial sums start from a value."""
 SCRATCH_KEYWORDS = names("device dtype fill_value size stride")
 
+GLUON_LAYOUTS = names(
+    """
+    AutoLayout BlockedLayout CoalescedLayout DistributedLinearLayout DotOperandLayout NVMMADistributedLayout
+    NVMMASharedLayout NVMMASharedLayout.get_default_for PaddedSharedLayout SharedLinearLayout SliceLayout
+    SwizzledSharedLayout nvidia.ampere.mbarrier.MBarrierLayout nvidia.hopper.mbarrier.MBarrierLayout
+    """,
+    f"{_GLUON}.language.",
+)
+"""Values that say which thread holds which element. They are made on the host as in a kernel, and hold no tensor."""
+
 HOST_CALLS = (
     MATH
     | SCRATCH
+    | GLUON_LAYOUTS
     | {
         "torch.cuda.get_device_properties",
         "triton.cdiv",
         "triton.next_power_of_2",
         "triton.tools.tensor_descriptor.TensorDescriptor",
         "triton.tools.tensor_descriptor.TensorDescriptor.from_tensor",
+        f"{_GLUON}.nvidia.hopper.TensorDescriptor",
+        f"{_GLUON}.nvidia.hopper.TensorDescriptor.from_tensor",
         "kernels_db.runtime.cuda.tensor_map",
     }
 )
@@ -99,22 +127,32 @@ NUMBERS = names(
 """Methods that give a number, a shape or an entry of a constant table."""
 HOST_METHODS = VIEWS | SCRATCH_METHODS | NUMBERS
 
-MODULE_CALLS = MATH | names("cdiv language.constexpr next_power_of_2", "triton.")
+MODULE_CALLS = (
+    MATH
+    | GLUON_LAYOUTS
+    | names("cdiv experimental.gluon.language.constexpr language.constexpr next_power_of_2", "triton.")
+)
 COMPILERS = {"cpp": "kernels_db.runtime.cpp.compile", "cuda": "kernels_db.runtime.cuda.compile"}
-DECORATORS = {
-    "triton.jit": names("do_not_specialize do_not_specialize_on_alignment noinline"),
+_JIT = names("do_not_specialize do_not_specialize_on_alignment noinline")
+_TUNING = {
     "triton.autotune": names("configs key reset_to_zero restore_value"),
     "triton.heuristics": names("values"),
 }
-"""Decorators of a kernel, with the keywords that each may have.
+DECORATORS = {
+    "triton": {"triton.jit": _JIT, **_TUNING},
+    "gluon": {f"{_GLUON}.jit": _JIT, **_TUNING},
+}
+"""By language, the decorators of a kernel, with the keywords that each may have.
 
-No hooks: these are host code that runs at a launch.
+No hooks: these are host code that runs at a launch. A language that is not here has its kernels in a source of its own.
 """
+KERNEL_DECORATORS = frozenset().union(*DECORATORS.values())
+"""Every decorator that makes a kernel, whichever language allows it."""
 CONFIG_KEYWORDS = names("kwargs maxnreg num_ctas num_stages num_warps")
 TRITON_LAUNCH = names("launch_cooperative_grid launch_pdl maxnreg num_ctas num_stages num_warps")
 CUDA_LAUNCH = names("block cluster cooperative grid shared_bytes")
 
-KERNEL_NAMES = (
+_TRITON_NAMES = (
     names(
         """
         TRITON_MAX_TENSOR_NUMEL abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and
@@ -147,9 +185,45 @@ _LIBDEVICE = """
     rhypot rint round rsqrt rsqrt_rn saturatef scalbn signbit sin sinh sinpi sqrt sqrt_rd sqrt_rn sqrt_ru sqrt_rz sub_rd
     sub_rn sub_ru sub_rz tan tanh tgamma trunc uint2float_rn uint_as_float y0 y1 yn
     """
-KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.libdevice.")
-KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.cuda.libdevice.")
-"""What a `@triton.jit` function may use. Clocks, printing and the random generator's internals are left out."""
+_LIBDEVICE_NAMES = names(_LIBDEVICE, "triton.language.extra.libdevice.") | names(
+    _LIBDEVICE, "triton.language.extra.cuda.libdevice."
+)
+_ASYNC_COPY = names("async_copy_global_to_shared commit_group mbarrier_arrive wait_group", "async_copy.")
+_MBARRIER = names("allocate_mbarrier arrive expect init invalidate wait", "mbarrier.")
+_HOPPER = (
+    names("fence_async_shared mma_v2 warpgroup_mma warpgroup_mma_init warpgroup_mma_wait")
+    | names("async_copy_global_to_shared async_copy_shared_to_global make_tensor_descriptor store_wait", "tma.")
+    | names("tensor_descriptor tensor_descriptor_type", "tma.")
+    | _ASYNC_COPY
+    | _MBARRIER
+)
+_GLUON_NAMES = (
+    GLUON_LAYOUTS
+    | names(
+        """
+        abs add allocate_shared_memory arange associative_scan assume atomic_add atomic_and atomic_cas atomic_max
+        atomic_min atomic_or atomic_xchg atomic_xor barrier bfloat16 block_type broadcast cast cdiv ceil constexpr
+        convert_layout cos device_assert div_rn dot_fma dtype erf exp exp2 expand_dims fdiv float16 float32 float64
+        float8e4b15 float8e4nv float8e5 floor fma fp4_to_fp full full_like gather histogram inline_asm_elementwise int1
+        int16 int32 int64 int8 join load log log2 map_elementwise max max_constancy max_contiguous maximum min minimum
+        mul multiple_of num_ctas num_programs num_warps permute pointer_type program_id ravel reduce reduce_or reshape
+        rsqrt set_auto_layout shared_memory_descriptor sin split sqrt sqrt_rn static_assert static_range store sub sum
+        tensor thread_barrier to_tensor tuple uint16 uint32 uint64 uint8 umulhi warp_specialize where xor_sum zeros
+        zeros_like
+        """,
+        f"{_GLUON}.language.",
+    )
+    | frozenset(f"{_GLUON}.language.nvidia.hopper.{name}" for name in _HOPPER)
+    | frozenset(f"{_GLUON}.language.nvidia.ampere.{name}" for name in _ASYNC_COPY | _MBARRIER | {"mma_v2"})
+    | names(_LIBDEVICE, f"{_GLUON}.language.extra.libdevice.")
+    | names("cdiv next_power_of_2", "triton.")
+    | _LIBDEVICE_NAMES
+)
+KERNEL_NAMES = {"triton": _TRITON_NAMES | _LIBDEVICE_NAMES, "gluon": _GLUON_NAMES}
+"""By language, what a kernel's function may use. Clocks, printing and the random generator's internals are left out.
+
+Of Gluon also what is for AMD's devices and for Blackwell: nothing here has compiled or run it.
+"""
 KERNEL_VALUES = names("PropagateNan.ALL PropagateNan.NONE", "triton.language.")
 """Members of Triton's enums, which a kernel passes on and does not call.
 
@@ -157,7 +231,7 @@ ALL keeps NaN in `maximum`, `minimum` and `clamp`, as PyTorch does. The enum its
 are Python's.
 """
 KERNEL_BUILTINS = names("abs bool float int len max min range tuple")
-KERNEL_ATTRIBUTES = names(
+_KERNEL_ATTRIBUTES = names(
     """
     T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or
     atomic_xchg atomic_xor block_shape broadcast_to cast cdiv ceil cos cumprod cumsum dtype element_ty erf exp exp2
@@ -166,4 +240,13 @@ KERNEL_ATTRIBUTES = names(
     split sqrt sqrt_rn store sum to trans type value view xor_sum
     """
 )
-"""Attributes and methods of values inside a `@triton.jit` function."""
+KERNEL_ATTRIBUTES = {
+    "triton": _KERNEL_ATTRIBUTES,
+    "gluon": _KERNEL_ATTRIBUTES
+    | names("_keep_alive _reinterpret block_type index layout nbytes nbytes_per_cta numel rank slice"),
+}
+"""By language, attributes and methods of values inside a kernel's function.
+
+Gluon's values are tensors with layouts, shared memory and tensor descriptors. `_reinterpret` views shared memory, which
+is the block's own, under another dtype, shape or layout.
+"""

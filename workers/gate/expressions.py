@@ -147,7 +147,7 @@ class Expressions:
         if isinstance(node, ast.Name) and node.id in ("int", "float", "bool", "str", "tuple", "list", "dict"):
             return
         dotted = self.scope.dotted(node)
-        if dotted is not None and (dotted in allowed.ANNOTATIONS or dotted in allowed.KERNEL_NAMES):
+        if dotted is not None and (dotted in allowed.ANNOTATIONS or dotted in self.scope.kernel_names):
             return
         if isinstance(node, (ast.Subscript, ast.Tuple, ast.BinOp)):
             for child in ast.iter_child_nodes(node):
@@ -157,5 +157,5 @@ class Expressions:
         self.refuse(
             node,
             f"annotation {spelled(node)} is not allowed: "
-            "expected torch.Tensor, tl.constexpr, int, float, bool or none at all",
+            "expected torch.Tensor, the language's constexpr, int, float, bool or none at all",
         )

@@ -47,7 +47,7 @@ def check(
 
     Args:
         source: the candidate, any text.
-        language: "cpp", "triton" or "cuda".
+        language: a gated one of `kernels_db.job.languages`.
         library_calls: torch functions that the op lets it call: "torch.mm", "torch.nn.functional.conv2d", or short,
             "mm", "conv2d"; a short name also means the method.
         parameters: names that `run` must take, the op's inputs, then its outputs; None leaves them open.

@@ -41,7 +41,7 @@ class Host(Body):
         """Check an attribute: an allowed one of a value, or an imported constant."""
         dotted = self.scope.dotted(node)
         if dotted is not None:
-            if dotted not in allowed.DTYPES and dotted not in allowed.MATH and not _is_dtype(dotted):
+            if dotted not in allowed.DTYPES and dotted not in allowed.MATH and not self._is_kernel_dtype(dotted):
                 self.refuse(
                     node,
                     f"`{dotted}` is not allowed as a value: expected a dtype, a constant of math, or an allowed call",
@@ -62,8 +62,8 @@ class Host(Body):
             self.expression(node.value)
 
     def value(self, node: ast.expr | None) -> None:
-        """Check a right side, which may also be the lambda of a Triton launch grid."""
-        if isinstance(node, ast.Lambda) and self.scope.language == "triton":
+        """Check a right side, which may also be the lambda of a launch grid of Triton's or Gluon's."""
+        if isinstance(node, ast.Lambda) and self.scope.decorators:
             self.grid(node)
         else:
             self.expression(node)
@@ -150,7 +150,7 @@ class Host(Body):
             )
 
     def _launch(self, node: ast.Call, function: ast.Subscript) -> None:
-        """Check `kernel[grid](...)` of Triton, `kernels.name[grid, block](...)` of CUDA."""
+        """Check `kernel[grid](...)` of Triton and Gluon, `kernels.name[grid, block](...)` of CUDA."""
         kernel = function.value
         if isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and kernel.id not in self.locals:
             self.grid(function.slice)
@@ -205,10 +205,7 @@ class Host(Body):
         if function.attr not in known:
             self.refuse(function, f"no kernel named {function.attr!r} in the source: expected one of {short(known)}")
 
-
-def _is_dtype(dotted: str) -> bool:
-    """Check whether a Triton name is an element type, which host code passes as a constant."""
-    return (
-        re.fullmatch(r"triton\.language\.(u?int|b?float)\d+(e\d+\w*)?", dotted) is not None
-        and dotted in allowed.KERNEL_NAMES
-    )
+    def _is_kernel_dtype(self, dotted: str) -> bool:
+        """Check whether a name of the kernels' language is an element type, which host code passes as a constant."""
+        element = re.fullmatch(r"triton\.(experimental\.gluon\.)?language\.(u?int|b?float)\d+(e\d+\w*)?", dotted)
+        return element is not None and dotted in self.scope.kernel_names

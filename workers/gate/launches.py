@@ -19,6 +19,7 @@ _EXAMPLES = {
     "cpp": "kernels.NAME(x, out, out.numel())",
     "cuda": "kernels.NAME[grid, block](x, out, out.numel())",
     "triton": "kernel[grid](x, out, out.numel(), BLOCK=1024)",
+    "gluon": "kernel[grid](x, out, out.numel(), BLOCK=1024, num_warps=4)",
 }
 
 
@@ -42,7 +43,7 @@ def launch_problems(scope: Scope, library: frozenset[str], given: Mapping[str, K
     if not launches and not any(_calls_library(scope, library, node) for _, node in reached):
         found = f"expected at least one launch of a kernel of yours, such as {_EXAMPLES[scope.language]}"
         return [Problem(scope.functions["run"].lineno, f"run launches nothing: {found}")]
-    if scope.language == "triton":
+    if scope.decorators:
         return [problem for launch in launches for problem in _bound(scope, launch)]
     kinds = Kinds(scope, given, library)
     certain = {id(node) for node in _certain(scope, scope.functions["run"], set())}
@@ -205,7 +206,7 @@ def _expected(  # noqa: PLR0911  one answer per kind of parameter
 
 
 def _bound(scope: Scope, launch: _Launch) -> Iterator[Problem]:
-    """Yield the arguments of a Triton launch that its kernel has no parameters for, or lacks."""
+    """Yield the arguments of a launch of Triton's or Gluon's that its kernel has no parameters for, or lacks."""
     function = scope.jitted[launch.kernel]
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     given = launch.arguments

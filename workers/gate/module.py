@@ -88,8 +88,9 @@ class Module(Expressions):
             else:
                 dotted = f"{'.' * node.level}{node.module or ''}.{alias.name}"
             named = dotted in allowed.MATH | allowed.DTYPES | allowed.SCRATCH | allowed.ANNOTATIONS | self.library
-            if language == "triton":
-                named = named or dotted in allowed.KERNEL_NAMES or dotted in {*allowed.DECORATORS, "triton.Config"}
+            decorators = self.scope.decorators
+            named = named or dotted in self.scope.kernel_names or dotted in decorators
+            named = named or (dotted == "triton.Config" and bool(decorators))
             functional = bool(self.library) and dotted == "torch.nn.functional"
             if not (dotted in allowed.IMPORTS[language] or functional or (named and isinstance(node, ast.ImportFrom))):
                 self.refuse(
@@ -133,12 +134,12 @@ class Module(Expressions):
         checker.function(node)
 
     def _decorator(self, node: ast.expr) -> None:
-        """Check a decorator of Triton, with arguments that run no code of their own."""
+        """Check a decorator of a kernel, with arguments that run no code of their own."""
         call = node if isinstance(node, ast.Call) else None
         dotted = self.scope.dotted(call.func if call else node)
-        keywords = allowed.DECORATORS.get(dotted or "") if self.scope.language == "triton" else None
+        keywords = self.scope.decorators.get(dotted or "")
         if keywords is None:
-            expected = short(allowed.DECORATORS) if self.scope.language == "triton" else "none"
+            expected = short(self.scope.decorators) or "none"
             self.refuse(node, f"decorator {spelled(call.func if call else node)} is not allowed: expected {expected}")
         elif call is not None and dotted == "triton.heuristics":
             self._heuristics(call)
@@ -251,12 +252,12 @@ class Module(Expressions):
         """Check an attribute: an imported constant."""
         dotted = self.scope.dotted(node)
         if dotted is None or (
-            dotted not in allowed.MATH and dotted not in allowed.DTYPES and dotted not in allowed.KERNEL_NAMES
+            dotted not in allowed.MATH and dotted not in allowed.DTYPES and dotted not in self.scope.kernel_names
         ):
             self.refuse(node, f"{spelled(node)} is not allowed at module level: expected a dtype or a constant")
 
     def call(self, node: ast.Call) -> None:
-        """Check a call: arithmetic on constants, and the making of Triton configurations."""
+        """Check a call: arithmetic on constants, and the making of configurations and layouts."""
         dotted = self.scope.dotted(node.func)
         builtin = isinstance(node.func, ast.Name) and node.func.id in allowed.BUILTINS
         if dotted == "triton.Config":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from warpsmith.workers.gate import allowed
@@ -23,6 +23,16 @@ class Scope:
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     compiled: dict[str, str | None] = field(default_factory=dict)
     constants: dict[str, ast.expr | None] = field(default_factory=dict)
+
+    @property
+    def decorators(self) -> Mapping[str, frozenset[str]]:
+        """Decorators of the language's kernels, each with its keywords; none where its kernels are a source."""
+        return allowed.DECORATORS.get(self.language, {})
+
+    @property
+    def kernel_names(self) -> frozenset[str]:
+        """Dotted names that the language's kernels may use."""
+        return allowed.KERNEL_NAMES.get(self.language, frozenset())
 
     def dotted(self, node: ast.expr) -> str | None:
         """Return the imported dotted name that `node` spells; None if its root is not an import."""
@@ -80,9 +90,9 @@ def read_scope(tree: ast.Module, language: str) -> Scope:
 
 
 def is_kernel_decorator(scope: Scope, decorator: ast.expr) -> bool:
-    """Check whether a decorator makes a Triton kernel."""
+    """Check whether a decorator makes a kernel, of this language or another."""
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return scope.dotted(function) in allowed.DECORATORS
+    return scope.dotted(function) in allowed.KERNEL_DECORATORS
 
 
 def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:

@@ -104,13 +104,13 @@ def _strings(scope: Scope, node: ast.expr | None) -> tuple[str, ...]:
 def own_kernels(source: str, language: str) -> list[str]:
     """Return the names under which a candidate's own kernels run on a device.
 
-    Those of its `__global__` functions, or of its `@triton.jit` functions. Empty for C++.
+    Those of its `__global__` functions, or of its decorated functions. Empty for C++.
 
     Raises:
         SyntaxError: `source` is not Python.
         CompileError: a CUDA source declares what no argument fits.
     """
-    if language == "triton":
+    if language in allowed.DECORATORS:
         return list(read_scope(parse(source), language).jitted)
     entries = [entry for entry in kernel_sources(source) if entry.language == language == "cuda"]
     return [name for entry in entries for name in signatures(entry.source, cuda=True)]

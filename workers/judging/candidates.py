@@ -9,12 +9,10 @@ from pathlib import Path
 from warpsmith.kernels_db.formats import kernel_import
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, RawFile
+from warpsmith.kernels_db.job.languages import GATED, LANGUAGES, imported_languages
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
-from warpsmith.workers.judging.submission import LANGUAGES, Candidate
-
-IMPORTED = LANGUAGES[:3]
-"""Languages that a candidate's imports can name."""
+from warpsmith.workers.judging.submission import Candidate
 
 
 def read_candidate(op: Op, source: str, language: str | None = None, file: Path | None = None) -> Candidate:
@@ -56,16 +54,12 @@ def language_of(source: str, name: str) -> str:
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            imported |= {alias.name.partition(".")[0] for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            imported |= (
-                {alias.name for alias in node.names}
-                if node.module == "kernels_db.runtime"
-                else {(node.module or "").partition(".")[0]}
-            )
-    found = sorted(imported & set(IMPORTED))
+            imported |= {f"{node.module or ''}.{alias.name}" for alias in node.names}
+    found = imported_languages(imported)
     if len(found) != 1:
-        expected = "exactly one of cpp, triton, cuda; or name the language, which may be python"
+        expected = f"exactly one of {', '.join(GATED)}; or name the language, which may be python"
         raise SpecError(f"{name}: imports", ", ".join(found) or "no kernel language", expected)
     return found[0]
 

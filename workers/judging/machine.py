@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.workers.judge.machine.host import total_bytes
 from warpsmith.workers.judge.machine.processor import cpu_name
@@ -214,11 +215,12 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
     missing = []
     if not installed("torch"):
         missing.append(f"torch is not installed: {extra}")
-    if language == "cpp" and compiler() is None:
+    known = LANGUAGES[language]
+    if known.compiler == "g++" and compiler() is None:
         missing.append("no C++ compiler was found: apt-get install g++ (or set CXX)")
-    if language == "triton" and not installed("triton"):
+    if known.compiler == "triton" and not installed("triton"):
         missing.append(f"triton is not installed: {extra}")
-    if language == "cuda" and not has_cuda_core():
+    if known.compiler == "nvrtc" and not has_cuda_core():
         missing.append(f"cuda-core is not installed: {extra}")
     return missing
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from warpsmith.kernels_db.job.documents import CandidateLanguage, Job, JobCandidate, JobLimits, Level, SandboxLevel
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, JobLimits, Level, SandboxLevel
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, Target, Workload, load_op, parse_op
 from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS, build_job, limits_with
 from warpsmith.workers.judging.targets import Place
 from warpsmith.workers.settings import Settings
 
-LANGUAGES: tuple[str, ...] = get_args(CandidateLanguage)
 LEVELS: tuple[str, ...] = tuple(level for level in get_args(Level) if level != "baseline")
 """Levels of a job with a candidate."""
 
@@ -151,6 +151,6 @@ def _choose_workloads(
         raise SpecError("workloads", names, "a list of ids")
     if names:
         return [op.workload(place.target, name) for name in names]
-    if place.shortfall is not None and candidate.language == "triton" and level in ("screen", "compile"):
+    if place.shortfall is not None and LANGUAGES[candidate.language].interpreted and level in ("screen", "compile"):
         return [item for item in op.workloads_for(place.target) if item.role != "holdout"]
     return None

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.op import SpecError, Target
 from warpsmith.workers.judging import machine
 
 SOME_GPU = "cuda:sm_90"
-ON_A_CPU = ("cpp", "python")
-WITHOUT_DEVICE = {
-    "triton": "the candidate is compiled for the target and checked under Triton's interpreter on the smallest "
-    "workloads; nothing is timed",
-    "cuda": "the candidate is compiled for the target, and its kernels' resources are reported; it is not run",
-    "python": "the file is parsed and its imports are looked up; it is not run",
-}
-"""Treatment of a candidate for a GPU that this machine lacks, by language."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +39,19 @@ def choose_target(named: str | None, language: str) -> Target:
     The default is the CPU for C++ and for free Python, which is timed there alone, and the first GPU for the other
     languages. Raises SpecError where the language cannot run on the named target, or none is named and there is no GPU.
     """
-    if named is None and language in ON_A_CPU:
+    devices = LANGUAGES[language].devices
+    if named is None and "cpu" in devices:
         return Target.parse("cpu")
     if named is None:
         found = machine.gpus()
         if not found:
             expected = f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}; without a CUDA GPU here"
-            raise SpecError("target", None, f"{expected} {WITHOUT_DEVICE[language]}")
+            raise SpecError("target", None, f"{expected} {LANGUAGES[language].without_device}")
         return Target.parse(found[0].target)
     target = Target.parse(named)
-    if language == "cpp" and target.device != "cpu":
-        raise SpecError("target", named, "cpu for a cpp candidate")
-    if language not in ON_A_CPU and target.device == "cpu":
-        raise SpecError("target", named, f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}")
+    if target.device not in devices:
+        where = f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}"
+        raise SpecError("target", named, f"cpu for a {language} candidate" if "cpu" in devices else where)
     return target
 
 
@@ -81,4 +74,4 @@ def describe_shortfall(target: Target, language: str) -> str | None:
         lacking = "the torch that is installed is built without CUDA"
     else:
         return None
-    return f"{lacking}: {WITHOUT_DEVICE[language]}"
+    return f"{lacking}: {LANGUAGES[language].without_device}"

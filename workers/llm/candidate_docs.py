@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from warpsmith import prompts
+from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "candidates.md"
 
-_LANGUAGES = (("triton", "Triton"), ("cuda", "CUDA"), ("cpp", "C++"))
 _INTRODUCTION = """# Writing a candidate
 
 What a kernel's source may hold, and what is asked of it: the same that a model is told in a search. For an op in
@@ -45,7 +45,7 @@ def page() -> str:
         counterexamples="",
     )
     sections = [_INTRODUCTION, right]
-    for language, title in _LANGUAGES:
+    for language in (*of_device("cuda", gated=True), *of_device("cpu", gated=True)):
         flags: Sequence[str] = CUDA_FLAGS if language == "cuda" else CPP_FLAGS
         rules = prompts.render(
             f"languages/{language}.md.j2",
@@ -58,7 +58,7 @@ def page() -> str:
             library_calls=[],
         )
         code = prompts.fenced(prompts.example(language), "python")
-        sections.append(f"## {title}\n\n{rules}\nAn addition with a relu:\n\n{code}\n")
+        sections.append(f"## {LANGUAGES[language].title}\n\n{rules}\nAn addition with a relu:\n\n{code}\n")
     return "\n".join(sections)
 
 

@@ -247,9 +247,16 @@ def machine(kernel: _load.Kernel, device: torch.device) -> str | None:
         found = _MACHINES.get(name, name)
     if found != kernel.arch.rstrip("af" if device.type == "cuda" else ""):
         return f"the architecture is {found}, verified on {kernel.arch}"
+    return other_version(kernel)
+
+
+def other_version(kernel: _load.Kernel) -> str | None:
+    """Which library has another version here than the kernel was verified with; None where none has."""
     for library, there in _libraries(kernel).items():
         verified = kernel.versions.get(library)
-        if verified is not None and verified.split(".")[0] != there.split(".")[0]:
+        # Gluon is experimental: its names change from one minor version of Triton to the next.
+        parts = 2 if library == "triton" and kernel.language == "gluon" else 1
+        if verified is not None and verified.split(".")[:parts] != there.split(".")[:parts]:
             return f"{library} is {there}, verified with {verified}"
     return None
 
@@ -264,7 +271,7 @@ def elsewhere(kernel: _load.Kernel) -> str | None:
 def _libraries(kernel: _load.Kernel) -> dict[str, str]:
     """Versions of what the kernel runs on."""
     found = {"torch": torch.__version__}
-    if kernel.language == "triton":
+    if kernel.language in ("triton", "gluon"):
         try:
             import triton
         except ImportError:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from warpsmith.kernels_db.job.languages import NAMED
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.commands.models import (
     LONGEST,
@@ -55,7 +56,7 @@ def campaign(
         str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
     ] = None,
     device: Device = "cpu",
-    language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
+    language: Annotated[str | None, typer.Option(help=f"{NAMED}; by default the target's own.")] = None,
     policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
     top: Annotated[int, typer.Option(min=1, max=64, help="How many regions to search, the best first.")] = 4,
     mode: Mode = None,

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 import typer
 
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, stdout
 from warpsmith.service.client.errors import FAILED
@@ -148,17 +149,17 @@ def _check_nsight(settings: ServiceSettings) -> list[Finding]:
 
 def _check_languages() -> list[Finding]:
     found = []
-    for language, without_gpu in (
-        ("cpp", ""),
-        ("triton", "; without a GPU compiled, and checked under the interpreter on small workloads, not timed"),
-        ("cuda", "; without a GPU compiled, not run"),
-    ):
+    checked = "; without a GPU compiled, and checked under the interpreter on small workloads, not timed"
+    for language, known in LANGUAGES.items():
+        if known.compiler is None:
+            continue
         missing = machine.missing_for_judge(language)
         if missing:
             lacking, _, fix = missing[0].partition(": ")
             found.append(Finding(language, "note", lacking, fix))
-        elif language == "cpp":
+        elif "cpu" in known.devices:
             found.append(Finding(language, "ok", "compiles, checks and times"))
         else:
+            without_gpu = checked if known.interpreted else "; without a GPU compiled, not run"
             found.append(Finding(language, "ok", "installed" + ("" if machine.gpus() else without_gpu)))
     return found

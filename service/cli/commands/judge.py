@@ -9,6 +9,7 @@ import typer
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, has_compiled, tier_of
+from warpsmith.kernels_db.job.languages import LANGUAGES, NAMED
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
 from warpsmith.kernels_db.spec.near_misses import one_of
@@ -25,7 +26,7 @@ from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging.candidates import read_candidate
-from warpsmith.workers.judging.submission import LANGUAGES, candidate_job
+from warpsmith.workers.judging.submission import candidate_job
 from warpsmith.workers.judging.targets import choose_place
 
 LEVELS = ("compile", "screen", "verify")
@@ -55,7 +56,7 @@ def judge(
         ),
     ] = "verify",
     language: Annotated[
-        str | None, typer.Option(help="cpp, triton or cuda, read from the imports where not given; or python, free.")
+        str | None, typer.Option(help=f"{NAMED}, read from the imports where not given; or python, free.")
     ] = None,
     attack: Annotated[
         float | None,

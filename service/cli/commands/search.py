@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.kernels_db.job.languages import NAMED
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.connection import connected, connected_or_embedded
 from warpsmith.service.cli.follow import follow
@@ -44,7 +45,7 @@ def search(
     model_file: Annotated[
         Path | None, typer.Option(help="The model as a JSON document: several models with a share each.")
     ] = None,
-    language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
+    language: Annotated[str | None, typer.Option(help=f"{NAMED}; by default the target's own.")] = None,
     budget: Annotated[
         str,
         typer.Option(

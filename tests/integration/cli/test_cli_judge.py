@@ -10,8 +10,8 @@ import pytest
 
 from tests.support import scenario
 from tests.support.launching import REPOSITORY, warpsmith
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.workers.judging import machine
-from warpsmith.workers.judging.targets import WITHOUT_DEVICE
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 
@@ -68,11 +68,13 @@ def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
-@pytest.mark.parametrize(("language", "reason"), [("triton", "not timed"), ("cuda", "not run")])
+@pytest.mark.parametrize(
+    ("language", "reason"), [("triton", "not timed"), ("cuda", "not run"), ("gluon", "interpreter knows no Gluon")]
+)
 def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:
     arguments = ("judge", "examples/add_relu.yaml", str(CANDIDATES / f"add_relu_{language}.py"))
     result = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", code=1)
-    assert f"no CUDA GPU here: {WITHOUT_DEVICE[language]}" in result.stderr
+    assert f"no CUDA GPU here: {LANGUAGES[language].without_device}" in result.stderr
     assert result.stdout.startswith("ambiguous at ")
     assert reason in result.stdout.splitlines()[0]
     assert re.search(r"kernel    bias_relu: \d+ registers, 0 bytes spilled", result.stdout)

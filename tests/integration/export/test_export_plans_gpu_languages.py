@@ -184,7 +184,8 @@ def compiled_for_hopper(kernel: Any) -> Any:
     triton = pytest.importorskip("triton", reason="Triton compiles without a GPU, and is not installed")
     compiler = importlib.import_module("triton.compiler")
     backend = importlib.import_module("triton.backends.compiler")
-    source = compiler.ASTSource(
+    made = importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
+    source = (made if kernel.is_gluon() else compiler.ASTSource)(
         fn=kernel,
         signature={"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"},
         constexprs={"BLOCK": 1024},
@@ -192,7 +193,19 @@ def compiled_for_hopper(kernel: Any) -> Any:
     return triton.compile(source, target=backend.GPUTarget("cuda", 90, 32))
 
 
-@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton")], indirect=True)
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (dispatch.GLUON, "gluon")], indirect=True)
+def test_a_minor_version_of_triton_is_another_for_gluon_alone(package: Package) -> None:
+    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    (kernel,) = package.part("_load").KERNELS
+    major, minor = triton.__version__.split(".")[:2]
+    other = f"{major}.{int(minor) + 1}.0"
+    refused = f"triton is {triton.__version__}, verified with {other}" if kernel.language == "gluon" else None
+    for verified, expected in ((f"{major}.{minor}.99", None), (other, refused)):
+        kernel.versions["triton"] = verified
+        assert package.part("_guard").other_version(kernel) == expected
+
+
+@pytest.mark.parametrize("package", [(dispatch.TRITON, "triton"), (dispatch.GLUON, "gluon")], indirect=True)
 def test_triton_launches_are_recorded_from_the_compiled_kernel(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,9 @@ def test_a_good_package_is_verified_and_keeps_the_report(project: Path, capsys: 
     assert not list(project.rglob("__pycache__")), "a check leaves nothing else in the package"
 
 
-@pytest.mark.parametrize(("language", "source"), [("cuda", dispatch.CUDA), ("triton", dispatch.TRITON)])
+@pytest.mark.parametrize(
+    ("language", "source"), [("cuda", dispatch.CUDA), ("triton", dispatch.TRITON), ("gluon", dispatch.GLUON)]
+)
 def test_a_gpus_kernel_is_built_without_a_gpu(language: str, source: str, tmp_path: Path) -> None:
     pytest.importorskip("cuda.core" if language == "cuda" else "triton", reason="its compiler is not installed")
     project = open_project(build(dispatch.kernel(language, "cuda:sm_90", source), tmp_path / "exports"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.service.cli.commands import doctor
@@ -63,13 +64,13 @@ def test_a_machines_own_targets_are_those_that_it_can_time(
     assert targets.list_own_targets() == [here]
 
 
-@pytest.mark.parametrize("language", ["triton", "cuda"])
+@pytest.mark.parametrize("language", ["triton", "cuda", "gluon"])
 def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.Gpu]) -> None:
     with pytest.raises(
         SpecError, match=rf"target: found nothing, expected cuda:ARCH for a {language} candidate"
     ) as raised:
         targets.choose_target(None, language)
-    assert targets.WITHOUT_DEVICE[language] in str(raised.value)
+    assert LANGUAGES[language].without_device in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,7 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
         ("cpu", "triton", "expected cuda:ARCH for a triton candidate, such as cuda:sm_90"),
         ("cpu:x86_64", "cuda", "expected cuda:ARCH for a cuda candidate, such as cuda:sm_90"),
         ("cuda:sm_90", "cpp", "expected cpu for a cpp candidate"),
+        ("cpu", "gluon", "expected cuda:ARCH for a gluon candidate, such as cuda:sm_90"),
     ],
 )
 def test_a_target_that_the_language_cannot_run_on(target: str, language: str, expected: str) -> None:
@@ -89,10 +91,10 @@ def test_a_target_that_the_language_cannot_run_on(target: str, language: str, ex
 def test_what_is_lacking_is_said(gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target.parse("cuda:sm_90")
     assert targets.describe_shortfall(Target.parse("cpu"), "cpp") is None
-    assert targets.describe_shortfall(target, "triton") == f"no CUDA GPU here: {targets.WITHOUT_DEVICE['triton']}"
+    assert targets.describe_shortfall(target, "triton") == f"no CUDA GPU here: {LANGUAGES['triton'].without_device}"
     gpus.append(A100)
     assert targets.describe_shortfall(target, "cuda") == (
-        f"no GPU of cuda:sm_90 here, but cuda:sm_80: {targets.WITHOUT_DEVICE['cuda']}"
+        f"no GPU of cuda:sm_90 here, but cuda:sm_80: {LANGUAGES['cuda'].without_device}"
     )
     gpus.append(H200)
     assert targets.describe_shortfall(target, "cuda") is None

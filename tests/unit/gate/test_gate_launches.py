@@ -80,7 +80,12 @@ def run(x, y, eps, count, out):
     n = out.numel()
     BODY
 """
-SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON}
+GLUON = (
+    TRITON.replace("triton.language as tl", "triton.experimental.gluon as gluon")
+    .replace("@triton.jit", "@gluon.jit")
+    .replace("tl.constexpr", "gluon.language.constexpr")
+)
+SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON, "gluon": GLUON}
 
 
 def problems(language: str, body: str) -> list[Problem]:
@@ -131,6 +136,8 @@ ADD = "kernels.add(x, out, n, eps, True)"
         ("cpp", f"if n > 3:\n    kernels.add(x, out, x, eps, True)\n{ADD}", "found `x`, a tensor"),
         ("cuda", "kernels.tiled[1, 32](x, out)", "a tensor of float32, expected a tensor map: cuda.te"),
         ("cuda", "kernels.add[1, 32](cuda.tensor_map(x, (8, 8)), out, n, eps)", "a tensor map, expected a tensor"),
+        ("gluon", "pass", "such as kernel[grid]("),
+        ("gluon", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out, n, 64, True, 1)", "plain takes 5 arguments (x, out, n, BLOCK, EVEN), found 6"),
         ("triton", "plain[(1,)](x, out, n, 64, n=3)", "plain is given n twice"),
@@ -178,6 +185,7 @@ def test_a_launch_that_does_not_fit_is_refused_with_what_would(language: str, bo
         ("cuda", "kernels.add[(n + 255) // 256, 256](x, out, n, eps)"),
         ("cuda", "kernels.add.launch((n, 1), 32, x, out, n, 2, shared_bytes=99, cluster=2)"),
         ("cuda", "m = cuda.tensor_map(x, (8, 8))\nkernels.tiled[1, 32](m, out)"),
+        ("gluon", "plain[(1,)](x, out, n, 64, num_warps=4)"),
         ("triton", "plain[(1,)](x, out, n, 64)"),
         ("triton", "plain[lambda meta: (n,)](x, out, n=n, BLOCK=64, num_warps=4)"),
         ("triton", "tuned[(1,)](x, out, n)"),

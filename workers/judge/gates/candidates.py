@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
+from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.gate import check
 from warpsmith.workers.gate.gate import parse
@@ -31,8 +32,6 @@ MOST_COMPILERS = 8
 
 COMPILE_S = 120.0
 """Seconds after which no further configuration is compiled."""
-
-DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
     Returns None at baseline level. Raises Stopped.
 
     Args:
-        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter, and a CUDA
-            candidate is compiled and goes no further.
+        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter; CUDA and
+            Gluon have none, so their candidates are compiled and go no further.
     """
     candidate = job["candidate"]
     if candidate is None:
@@ -94,8 +93,9 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
 
 def _gate(job: Job, candidate: JobCandidate) -> None:
     device, language = job["target"].partition(":")[0], candidate["language"]
-    if language not in DEVICE_LANGUAGES[device]:
-        expected = f"one of {', '.join(DEVICE_LANGUAGES[device])} for target {job['target']}"
+    known = of_device(device)
+    if language not in known:
+        expected = f"one of {', '.join(known)} for target {job['target']}"
         message = f"candidate.language: found {language!r}, expected {expected}"
         failure: Failure = {"kind": "language", "message": message, "field": "candidate.language"}
         failure |= {"found": language, "expected": expected}
@@ -187,8 +187,9 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         return Prepared(environment=environment)
     if not interpreted:
         return Prepared(environment=environment | {"TRITON_CACHE_DIR": str(triton.triton_cache(directory))})
-    if language == "cuda":
-        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
+    if not LANGUAGES[language].interpreted:
+        why = ": Triton's interpreter knows no Gluon" if language == "gluon" else ""
+        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run{why}")
     return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
 
 

@@ -58,10 +58,11 @@ class Language(Protocol):
         ...
 
 
-_LANGUAGES: dict[str, Language] = {
+_LANGUAGES: dict[str, Language] = {  # one for each of `kernels_db.job.languages`
     "cpp": cpp.prepare,
     "cuda": cuda.prepare,
     "triton": triton.prepare,
+    "gluon": triton.prepare,
     "python": python.prepare,
 }
 

@@ -1,4 +1,4 @@
-"""Triton candidates: kernels compiled ahead of time for a named architecture.
+"""Triton and Gluon candidates: kernels compiled ahead of time for a named architecture.
 
 The compiling process has no GPU and needs none.
 

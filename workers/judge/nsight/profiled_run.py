@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from warpsmith.kernels_db.job.languages import built_by
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
@@ -142,7 +143,7 @@ def main() -> int:
         sys.stderr.write(f"the profiled process could not be confined: {answer['refused']}\n")
         return 1
     here.load({name: request[name] for name in ("mode", "path", "math", "language")})
-    if request["sanitized"] and request["device"] == "cuda" and request["language"] == "triton":
+    if request["sanitized"] and request["device"] == "cuda" and request["language"] in built_by("triton"):
         from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - only a GPU's processes launch
 
         triton_runtime.tune_by_one_call()

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from warpsmith.kernels_db.job.languages import Compiler
 from warpsmith.workers.judge.machine.cubin_symbols import Area, Variable, areas
 from warpsmith.workers.judge.runner.outputs import ContractError
 from warpsmith.workers.judge.runner.shared_memory import spoil_shared
@@ -105,18 +106,18 @@ def _stretches(area: Area, lookup: Lookup) -> list[_Kept]:
 
 
 class GpuState:
-    """The state of a candidate's process on a GPU. `language`: "cuda" or "triton"."""
+    """The state of a candidate's process on a GPU. `compiler`: of its language, "nvrtc" or "triton"."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, compiler: Compiler) -> None:
         self._driver = importlib.import_module("cuda.bindings.driver")
         self._state = DeviceState(self._copy)
-        self._language = language
-        if language == "triton":
+        self._compiler = compiler
+        if compiler == "triton":
             self._watch_triton()
 
     def begin(self) -> None:
         """Spoil scratch and shared memory and remember the variables; the device is idle."""
-        if self._language == "cuda":
+        if self._compiler == "nvrtc":
             self._watch_cuda()
         spoil_scratch(self._driver)
         spoil_shared(self._driver)

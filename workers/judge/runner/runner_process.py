@@ -27,6 +27,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from warpsmith.kernels_db.job.documents import FREE_PYTHON
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import channel, gpu, native_calls, process_control
 from warpsmith.workers.judge.machine.native_watch import NativeWatch
@@ -235,18 +237,20 @@ class Runner:
         """
         self.mode = message["mode"]
         set_precision(self.mode, message["math"], self.device)
-        if self.device == "cuda" and message["language"] in ("triton", "python"):
+        known = LANGUAGES.get(message["language"])  # a reference and its baselines have none
+        compiler = known and known.compiler
+        if self.device == "cuda" and (compiler == "triton" or message["language"] == FREE_PYTHON):
             from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - the fork server has it
 
             triton_runtime.install()
-        if self.device == "cuda" and self.mode == "candidate" and message["language"] in ("triton", "cuda"):
-            self.state = GpuState(message["language"])
+        if self.device == "cuda" and self.mode == "candidate" and compiler in ("nvrtc", "triton"):
+            self.state = GpuState(compiler)
         interpreted = self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1"
         if interpreted:
             from warpsmith.workers.judge.runner.interpreter.gaps import name_gaps  # noqa: PLC0415 - imports Triton
 
             name_gaps()
-        if self.mode == "candidate" and message["language"] == "cpp":
+        if self.mode == "candidate" and compiler == "g++":
             self.watch = NativeWatch()
         self.module = import_file(message["path"])
         if self.watch is not None:

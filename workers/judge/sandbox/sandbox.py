@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.kernels_db.job.documents import FREE_PYTHON, SandboxLevel
+from warpsmith.kernels_db.job.languages import built_by
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.sandbox import landlock as sandbox_landlock
@@ -183,8 +184,8 @@ def profile(
         packages: files and directories of packages that it imports, wherever they are installed.
 
     A C++ candidate writes nowhere; all others write in their own directory (torch wants a place for temporary files).
-    Compiled baselines and experts start compilers and write their cache; Triton on a GPU may start compilers, for a
-    configuration that was not compiled ahead, and so may free Python there, for what it compiles itself.
+    Compiled baselines and experts start compilers and write their cache; Triton and Gluon on a GPU may start compilers,
+    for a configuration that was not compiled ahead, and so may free Python there, for what it compiles itself.
     """
     gpu = device == "cuda"
     compiles = mode in COMPILING
@@ -193,11 +194,11 @@ def profile(
     if CACHE_VARIABLE in environment:
         readable.append(environment[CACHE_VARIABLE])
     return Profile(
-        processes=compiles or (gpu and language in ("triton", "python")),
+        processes=compiles or (gpu and (language in built_by("triton") or language == FREE_PYTHON)),
         gpu=gpu,
         tasks=64 + 8 * cores,
         readable=tuple(readable + ([] if compiles else caches)),
-        writable=tuple(([] if language == "cpp" else [str(directory)]) + (caches if compiles else [])),
+        writable=tuple(([] if language in built_by("g++") else [str(directory)]) + (caches if compiles else [])),
     )
 
 

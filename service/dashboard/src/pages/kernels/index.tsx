@@ -1,6 +1,7 @@
 import { useCallback, useState } from "react";
 import { type KernelSummary, useKernels } from "../../api/queries";
 import { Choice, Filters, OpAndTarget, Pager, TextFilter, useRoomForBaselines } from "../../app/ListTools";
+import { LANGUAGES } from "../../app/languages";
 import { type Listing, sortOf, useListing } from "../../app/listing";
 import { Loading, Page } from "../../app/Page";
 import { inOrder } from "../../app/SpeedUp";
@@ -8,8 +9,6 @@ import { Button, ButtonLink, EmptyState, Table, visible } from "../../design";
 import { columns } from "./columns";
 import { isFiltered, kernelQuery, NO_FILTERS, notCompared, picked, SORTS } from "./query";
 import { DRIFT_NAMES } from "./verification";
-
-const LANGUAGES = ["triton", "cuda", "cpp"];
 
 export default function KernelsPage() {
   const listing = useListing();
@@ -76,7 +75,7 @@ function KernelFilters({ listing }: { listing: Listing }) {
       <Choice
         label="Language"
         all="All languages"
-        options={LANGUAGES}
+        options={Object.keys(LANGUAGES)}
         value={params.get("language")}
         onChange={(language) => set({ language })}
       />

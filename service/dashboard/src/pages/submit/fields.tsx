@@ -1,5 +1,6 @@
 import { useTags } from "../../api/labels";
 import type { OptionsDocument } from "../../api/queries";
+import { LANGUAGES } from "../../app/languages";
 import { Card, Checkbox, Field, format, Select, TextInput, Untrusted, visible } from "../../design";
 import { TRY_SECONDS } from "../search/limits";
 import { parseTags } from "../search/steer/labels";
@@ -58,7 +59,7 @@ export function TargetCard({ draft, options, change, problem }: FieldsProps) {
           >
             {languages.map((language) => (
               <option key={language} value={language}>
-                {LANGUAGES[language] ?? language}
+                {LANGUAGES[language]?.title ?? language}
               </option>
             ))}
           </Select>
@@ -73,8 +74,6 @@ export function TargetCard({ draft, options, change, problem }: FieldsProps) {
     </Card>
   );
 }
-
-const LANGUAGES: Readonly<Record<string, string>> = { cpp: "C++", triton: "Triton", cuda: "CUDA C++" };
 
 function workers(count: number): string {
   return count === 1 ? "1 live worker" : `${count} live workers`;

@@ -2,6 +2,7 @@
 
 import type { Schemas } from "../../api/client";
 import type { OptionsDocument } from "../../api/queries";
+import { languagesFor } from "../../app/languages";
 import { parseTags } from "../search/steer/labels";
 import type { Draft, Provider } from "./draft";
 
@@ -79,12 +80,10 @@ export function deviceOf(target: string): string {
   return target.split(":")[0] ?? "";
 }
 
-const LANGUAGES: Readonly<Record<string, readonly string[]>> = { cpu: ["cpp"], cuda: ["triton", "cuda"] };
-
 /** Languages for a target, the default first. */
 export function languagesOf(target: string, options: OptionsDocument): readonly string[] {
   const offered = options.targets.find((option) => option.target === target);
-  return offered?.languages ?? LANGUAGES[deviceOf(target)] ?? [];
+  return offered?.languages ?? languagesFor(deviceOf(target));
 }
 
 type Problems = Readonly<Record<string, string>>;

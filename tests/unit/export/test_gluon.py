@@ -1,0 +1,33 @@
+"""A Gluon kernel's package asks for, and serves under, the minor version of Triton that it was verified with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.exporting import SCALED_ADD, exported
+from warpsmith import prompts
+from warpsmith.kernels_db.export.kernel import ExportedKernel, runtime_needs
+
+
+def gluon(**versions: str) -> ExportedKernel:
+    kernel = exported(SCALED_ADD, prompts.example("gluon"), "gluon", target="cuda:sm_90")
+    return replace(kernel, envelope={**kernel.envelope, "versions": {"torch": "2.11.0", **versions}})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "needs"),
+    [
+        (gluon(triton="3.6.0"), ["triton==3.6.*"]),
+        (gluon(), ["triton"]),
+        (exported(SCALED_ADD, prompts.example("triton"), "triton", target="cuda:sm_90"), ["triton"]),
+        (
+            exported(SCALED_ADD, prompts.example("cuda"), "cuda", target="cuda:sm_90"),
+            ["cuda-core", "nvidia-cuda-nvrtc"],
+        ),
+    ],
+    ids=["gluon", "unknown", "triton", "cuda"],
+)
+def test_what_a_package_requires(kernel: ExportedKernel, needs: list[str]) -> None:
+    assert runtime_needs([kernel]) == needs
