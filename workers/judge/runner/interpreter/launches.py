@@ -14,6 +14,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from warpsmith.workers.judge.runner.interpreter.bfloat16_products import bfloat16_products
 from warpsmith.workers.judge.runner.interpreter.bfloat16_rounding import bfloat16_rounding
+from warpsmith.workers.judge.runner.interpreter.idle_assembly import idle_assembly
 
 
 class Launch(TypedDict):
@@ -30,13 +31,14 @@ class Launch(TypedDict):
 
 
 def run_like_a_device(until: ExitStack) -> None:
-    """Take an autotuned kernel's first configuration, multiply bfloat16 and round to it, till the stack closes.
+    """Take an autotuned kernel's first configuration, multiply bfloat16, round to it, idle, till the stack closes.
 
     Without a GPU there is nothing on which to compare configurations.
     """
     until.enter_context(interpreted_launches(limit=0))
     until.enter_context(bfloat16_products())
     until.enter_context(bfloat16_rounding())
+    until.enter_context(idle_assembly())
 
 
 @contextmanager
