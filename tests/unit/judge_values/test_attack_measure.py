@@ -523,3 +523,12 @@ def test_equals_that_the_reference_makes_itself_may_be_chosen_in_any_order(
     oracle.runners.facts(where).indices[1] = Indices(0, 1, along=True, kept=True, any_order=True)
     scaled = {"input": "x", "move": "scale", "exponent": exponent}
     assert oracle.ask({"workload": "rows", "seed": 5, "changes": [scaled]}).failed is wrong
+
+
+def test_results_of_8_bits_are_asked_too() -> None:
+    """They are compared by steps; torch has no isfinite for their dtype."""
+    reference = "import torch\n\ndef run(x):\n    return (x * 3.0).to(torch.float8_e4m3fn)\n"
+    where = workload("points", "test", [tensor("x", (5, 40))], [output("y", (5, 40), dtype="float8_e4m3fn")])
+    for factor, wrong in ((3.0, False), (2.0, True)):
+        oracle = oracle_of(reference, where, lambda x, factor=factor: (x * factor).to(torch.float8_e4m3fn))
+        assert worst_of(oracle).failed == wrong
