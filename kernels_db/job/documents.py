@@ -31,6 +31,8 @@ answer from a right one (at level baseline), or a workload does not fit. `sandbo
 demands. `physics`: a time that is too good to be true.
 """
 
+HOLDOUT_LEFT_OUT = "left out: the reference is not right there"
+"""In a verdict's reason, once for each drawn hold-out that was not judged because the reference fails on it."""
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
 """How a runner is confined, from the weakest.

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import SignedUnjudged, SignedVerdict, digest
-from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT, Verdict
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store import leases
@@ -73,7 +73,7 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         if not is_held(attempt, row.bundle_id):
             return _too_late(work)
         _check_verdict(session, search, node, attempt, found["verdict"])
-        _check_whole(row, found["verdict"])
+        _check_whole(session, search, row, found["verdict"])
         _check_sweep(node, found["verdict"])
         # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
         bundle = {
@@ -211,16 +211,22 @@ def _merged_at(row: BundleJobRow) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.merged_at))
 
 
-def _check_whole(row: BundleJobRow, verdict: Verdict) -> None:
+def _check_whole(session: Session, search: SearchRow, row: BundleJobRow, verdict: Verdict) -> None:
     """Check that a verification that accepts is one on every workload of its job, the hold-outs drawn for it too.
 
-    One that rejects ends at the first workload that fails.
+    The judge leaves out a drawn hold-out on which the reference itself is not right, and notes it: as many may be
+    missing as the verdict notes, and none of the op's own. One that rejects ends at the first workload that fails.
     """
     if verdict["level"] != "verify" or verdict["verdict"] != "accepted" or row.workloads is None:
         return
-    judged = {item["id"] for item in verdict["workloads"]}
-    if judged != set(row.workloads):
-        raise VerdictRefused("verdict.workloads", sorted(judged), f"those of its job, {sorted(row.workloads)}")
+    judged, asked = {item["id"] for item in verdict["workloads"]}, set(row.workloads)
+    op = parse_op(session.get_one(OpRow, search.op_id).spec)
+    drawn = asked - {item.id for item in op.workloads_for(Target.parse(search.target))}
+    missing = asked - judged
+    if judged <= asked and missing <= drawn and len(missing) <= verdict["reason"].count(HOLDOUT_LEFT_OUT):
+        return
+    expected = f"those of its job, {sorted(row.workloads)}, but for drawn hold-outs that its reason notes as left out"
+    raise VerdictRefused("verdict.workloads", sorted(judged), expected)
 
 
 def _check_sweep(node: NodeRow, verdict: Verdict) -> None:

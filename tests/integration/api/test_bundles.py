@@ -22,6 +22,7 @@ from tests.support.api_support import client_of, fields, problem, settings_for
 from tests.support.steps_support import small_policy
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.bundle import digest
+from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, VerdictRow
@@ -286,6 +287,29 @@ def test_a_verification_that_lacks_a_workload_of_its_job_is_refused(
     more["verdict"]["workloads"].append({**test, "id": "another"})
     assert refusal(client, more)[0] == "verdict.workloads"
     assert merged(client, partial, whole)["merged"] == 1
+    assert [node.verification for node in nodes(db, search_id) if node.verification == "passed"] == ["passed"]
+
+
+@on_both_databases("db")
+def test_a_drawn_hold_out_may_be_missing_where_the_verdict_notes_it(client: TestClient, db: Database) -> None:
+    """The judge leaves it out where the reference itself is not right; the op's own workloads never."""
+    search_id = verifying(db)
+    bundle = bundled(client, search_id)
+    ids = [workload["id"] for workload in json.loads(bundle.jobs[0])["job"]["workloads"]]
+    line = verdict_line(bundle)
+    (large, test) = line["verdict"]["workloads"]
+    line["verdict"]["language"] = "cpp"
+    note = f"hold-out at tokens 7 {HOLDOUT_LEFT_OUT} (the shapes differ)"
+
+    def judged(missing: set[str], notes: int) -> Any:
+        changed = json.loads(json.dumps(line))
+        kept = [large, *({**test, "id": each} for each in ids if each not in {"large", *missing})]
+        changed["verdict"] |= {"workloads": kept, "reason": "; ".join(["right on every workload", *[note] * notes])}
+        return changed
+
+    assert refusal(client, judged({"holdout-1", "holdout-2"}, 1))[0] == "verdict.workloads"
+    assert refusal(client, judged({"ragged"}, 1))[0] == "verdict.workloads"
+    assert merged(client, judged({"holdout-1", "holdout-2"}, 2))["merged"] == 1
     assert [node.verification for node in nodes(db, search_id) if node.verification == "passed"] == ["passed"]
 
 

@@ -115,3 +115,18 @@ def test_what_lies_at_a_boundary_is_right_however_few_results_are_kept(monkeypat
     assert compare_steps(found, expected, limit).passed
     found.view(torch.uint8)[7, 9] ^= 2  # two steps
     assert compare_steps(found, expected, limit).wrong_elements == 1
+
+
+@pytest.mark.nightly  # nine seconds on two cores
+def test_millions_of_ties_are_right_either_way() -> None:
+    """Every quotient is a tie, and all are rounded away from the even neighbour."""
+    shape = (1024, 2048)
+    where = workload("rows", "test", [tensor("x", shape)], [output("y", shape, dtype="float8_e4m3fn")])
+    x = torch.full(shape, 42.0)
+    x[:, 0] = 448.0
+    runners = InProcess(QUANTIZED)
+    limit = Steps(partial(near_results.NearResults(runners, where, [x], [0]).of, 0))
+    [expected] = runners.run("float64", where, [x])
+    found = (x * (1.0 + 2.0**-23)).clamp(max=448.0).to(torch.float8_e4m3fn)
+    assert int((found.float() != expected.to(found.dtype).float()).sum()) > 2_000_000
+    assert compare_steps(found, expected, limit).passed

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.documents import (
+    HOLDOUT_LEFT_OUT,
+    Failure,
+    Gate,
+    ResolvedWorkload,
+    VerdictWord,
+    WorkloadVerdict,
+    tier_of,
+)
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates import host_time
@@ -57,9 +65,7 @@ def check_reference(job_run: JobRun) -> None:
                 except ReferenceFault as fault:
                     job_run.workloads.remove(workload)
                     where = ", ".join(f"{name} {size}" for name, size in workload["axes"].items())
-                    job_run.report.notes.append(
-                        f"hold-out at {where} left out: the reference is not right there ({fault})"
-                    )
+                    job_run.report.notes.append(f"hold-out at {where} {HOLDOUT_LEFT_OUT} ({fault})")
                     continue
             with _reference_at_fault(workload):
                 learn(job_run.runners, workload, job_run.sources)
