@@ -349,6 +349,29 @@ def test_a_reference_that_raises_makes_a_question_unfair() -> None:
     assert ask(oracle_of(reference, where, lambda x: x * 0), change).ratio == -1
 
 
+QUANTIZE = """
+import torch
+
+def run(x):
+    scale = x.float().abs().amax(-1, keepdim=True).clamp(min=1e-4) / 448.0
+    return (x.float() / scale).to(torch.float8_e4m3fn)
+"""
+
+
+def quantized(x: Tensor, most: float) -> Tensor:
+    inverse = most / x.float().abs().amax(-1, keepdim=True).clamp(min=1e-4)
+    return (x.float() * inverse).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
+
+
+def test_8_bit_results_of_few_inputs_are_asked() -> None:
+    # An element depends on itself and on the largest of its row alone, which is found to be a pointwise op.
+    x = tensor("x", (3, 16), dtype="bfloat16") | {"values": {"finite": True}}
+    where = workload("groups", "test", [x], [output("q", (3, 16), dtype="float8_e4m3fn")])
+    honest = oracle_of(QUANTIZE, where, lambda x: quantized(x, 448.0))
+    assert not worst_of(honest).failed
+    assert worst_of(oracle_of(QUANTIZE, where, lambda x: quantized(x, 384.0))).failed
+
+
 def test_an_op_that_chooses_may_break_ties_as_it_likes() -> None:
     where = workload("argmax", "test", [tensor("x", (5, 40))], [output("y", (5,), dtype="int64")])
     reference = "def run(x):\n    return x.argmax(-1)\n"
