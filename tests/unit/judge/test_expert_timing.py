@@ -20,10 +20,12 @@ PLACE = judging.layer_norm_workload("bench", "bench", 4, 8)
 class Timed:
     """A timing whose checked calls of some baselines missed."""
 
-    def __init__(self, misses: dict[str, int]) -> None:
+    def __init__(self, misses: dict[str, int], looks: float = 0.0) -> None:
         self.baseline_misses = misses
+        self.looks = looks
 
     def time(self, baselines: list[str], plan: timing.Plan) -> timing.Samples:
+        assert plan.check_baseline >= self.looks
         return {name: [1.0] for name in baselines}
 
 
@@ -71,7 +73,7 @@ def test_an_expert_that_is_wrong_beside_a_candidate_is_timed_without_it_before_i
     job_run = make_run(facts, dropped)
 
     def timed(_workload: Any, _runners: Any, candidate: Any, *_: Any) -> Timed:
-        return Timed({"liger": 1} if candidate is CANDIDATE else {"liger": alone})
+        return Timed({"liger": 1}) if candidate is CANDIDATE else Timed({"liger": alone}, looks=1.0)
 
     monkeypatch.setattr(measurement, "WorkloadRun", timed)
     plan, doubted = timing.plan_for(False, "cpu", 1.0), set[str]()
