@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MAGIC = b"\x7fELF\x02\x01"
 
@@ -80,13 +80,20 @@ class Image(NamedTuple):
     text_relocations: bool
 
 
+def _unpack(form: str, raw: bytes, at: int) -> tuple[Any, ...]:
+    """Unpack what lies at a place that the file names; a place of 2^63 and beyond is no error of another kind."""
+    if at > len(raw):
+        raise struct.error(f"found offset {at}, expected one within the file's {len(raw)} bytes")
+    return struct.unpack_from(form, raw, at)
+
+
 def sections(raw: bytes) -> list[Section]:
     """Return the sections of a 64-bit little-endian ELF file; none for anything else."""
     if raw[:6] != MAGIC:
         return []
-    (table,) = struct.unpack_from("<Q", raw, 0x28)
-    size, count, names = struct.unpack_from("<HHH", raw, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQI", raw, table + i * size) for i in range(count)]
+    (table,) = _unpack("<Q", raw, 0x28)
+    size, count, names = _unpack("<HHH", raw, 0x3A)
+    heads = [_unpack("<IIQQQQI", raw, table + i * size) for i in range(count)]
     start = heads[names][4] if heads else 0
     found = []
     for name, kind, flags, address, offset, length, link in heads:
@@ -115,11 +122,11 @@ def image(raw: bytes) -> Image:
 
 
 def _segments(raw: bytes) -> list[Segment]:
-    (table,) = struct.unpack_from("<Q", raw, 0x20)
-    size, count = struct.unpack_from("<HH", raw, 0x36)
+    (table,) = _unpack("<Q", raw, 0x20)
+    size, count = _unpack("<HH", raw, 0x36)
     found = []
     for number in range(count):
-        kind, flags, address, length = struct.unpack_from("<II8xQ16xQ", raw, table + number * size)
+        kind, flags, address, length = _unpack("<II8xQ16xQ", raw, table + number * size)
         found.append(Segment(kind, flags, address, length))
     return found
 
@@ -131,7 +138,7 @@ def _symbols(found: list[Section], kind: int) -> list[Symbol]:
             continue
         names = found[table.link].content
         for at in range(24, table.size - 23, 24):  # the first is a dummy
-            name, information, section, address, size = struct.unpack_from("<IBxHQQ", table.content, at)
+            name, information, section, address, size = _unpack("<IBxHQQ", table.content, at)
             symbols.append(
                 Symbol(_text(names, name), information & 15, information >> 4 == _WEAK, section, address, size)
             )
@@ -144,7 +151,7 @@ def _with_libraries(found: list[Section], symbols: list[Symbol]) -> list[Symbol]
     if versions is None:
         return symbols
     libraries = dict(_versions_needed(found))
-    numbers = struct.unpack_from(f"<{versions.size // 2}H", versions.content)
+    numbers = _unpack(f"<{versions.size // 2}H", versions.content)
     return [
         symbol._replace(library=libraries.get(number & 0x7FFF, ""))
         for symbol, number in zip(symbols, numbers[1:], strict=True)
@@ -158,10 +165,10 @@ def _versions_needed(found: list[Section]) -> Iterator[tuple[int, str]]:
             continue
         names, at = found[table.link].content, 0
         for _ in range(table.size // 16):
-            count, library, first, following = struct.unpack_from("<2xHIII", table.content, at)
+            count, library, first, following = _unpack("<2xHIII", table.content, at)
             place = at + first
             for _ in range(count):
-                number, after = struct.unpack_from("<6xH4xI", table.content, place)
+                number, after = _unpack("<6xH4xI", table.content, place)
                 yield number, _text(names, library)
                 place += after
             if not following:
@@ -174,7 +181,7 @@ def _relocations(found: list[Section]) -> Iterator[int]:
     for table in found:
         if table.kind == _RELOCATIONS:
             for at in range(0, table.size - 23, 24):
-                (kind,) = struct.unpack_from("<8xI", table.content, at)
+                (kind,) = _unpack("<8xI", table.content, at)
                 yield kind
 
 
@@ -182,7 +189,7 @@ def _dynamic_entries(found: list[Section]) -> Iterator[tuple[int, int]]:
     for table in found:
         if table.kind == _DYNAMIC:
             for at in range(0, table.size - 15, 16):
-                tag, value = struct.unpack_from("<QQ", table.content, at)
+                tag, value = _unpack("<QQ", table.content, at)
                 yield tag, value
 
 
