@@ -80,7 +80,7 @@ class Image(NamedTuple):
     text_relocations: bool
 
 
-def _unpack(form: str, raw: bytes, at: int) -> tuple[Any, ...]:
+def _unpack(form: str, raw: bytes, at: int = 0) -> tuple[Any, ...]:
     """Unpack what lies at a place that the file names; a place of 2^63 and beyond is no error of another kind."""
     if at > len(raw):
         raise struct.error(f"found offset {at}, expected one within the file's {len(raw)} bytes")
