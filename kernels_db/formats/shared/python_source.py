@@ -65,7 +65,21 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 BY_TEXT = frozenset({"globals", "vars", "eval", "exec", "__import__", "import_module", "sys.modules"})
-"""Names through which a module may reach one of its definitions by a text."""
+"""Names through which a module may reach one of its definitions, or another module, by a text."""
+
+
+def reaches_by_text(node: ast.AST) -> bool:
+    """Check whether code mentions one of BY_TEXT, or imports it under another name."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name | ast.Attribute):
+            text = ast.unparse(each)
+            if text in BY_TEXT or text.endswith(".import_module"):
+                return True
+        elif isinstance(each, ast.ImportFrom) and any(
+            alias.name in BY_TEXT or f"{each.module}.{alias.name}" in BY_TEXT for alias in each.names
+        ):
+            return True
+    return False
 
 
 def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str:
@@ -89,7 +103,7 @@ def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str
         statement = left.pop()
         kept.add(statement)
         mentioned = {ast.unparse(node) for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute)}
-        if any(each in BY_TEXT or each.endswith(".import_module") for each in mentioned):
+        if reaches_by_text(statement):
             return ast.unparse(tree) + "\n"
         left += [other for each in mentioned for other in definitions.get(each, []) if other not in kept]
     return ast.unparse(ast.Module([each for each in tree.body if each in kept], [])) + "\n"

@@ -301,6 +301,27 @@ def test_a_file_that_the_reference_does_not_import_is_no_part_of_the_op() -> Non
     assert "SLOW" not in made(task=task.replace('bench.py"}', 'absent.py"}')).op.reference
 
 
+@pytest.mark.parametrize(
+    ("helpers", "call"),
+    [
+        ("import importlib", "importlib.import_module('extra').four(m)"),
+        ("import importlib.util", "importlib.import_module('extra').four(m)"),
+        ("from importlib import import_module as load", "load('extra').four(m)"),
+        ("", "__import__('extra').four(m)"),
+    ],
+)
+def test_a_file_that_the_reference_imports_by_a_text_is_part_of_the_op(helpers: str, call: str) -> None:
+    listed = "".join(f'  - {{"name": "{name}.py", "source": "{name}.py"}}\n' for name in ("extra", "absent", "bench"))
+    reference = f"{helpers}\n" + REFERENCE.replace("    ...", f"    return {call}")
+    others = {"extra": b"def four(m):\n    return 4 * m\n", "bench": b"from reference import ref_kernel\n"}
+    op = made(task=TASK.replace("files:\n", f"files:\n{listed}"), reference=reference, **others).op
+    for source in (op.reference, generator_of(op)):
+        space: dict[str, Any] = {}
+        exec(compile(source, "source", "exec"), space)
+        assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
+        assert "bench" not in space["_FILES"]
+
+
 def test_workloads_that_take_more_than_the_sandbox_gives_are_left_out_with_a_note() -> None:
     asked: list[bool] = []
 
