@@ -44,7 +44,7 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
         return _embedded(name)
     return _builtins.__import__(name, globals, locals, fromlist, level)
 '''
-_IMPORTLIB = '''
+_IMPORTLIB = """
 import importlib as _importlib
 
 _import_statement = _import
@@ -61,7 +61,7 @@ def _import(*arguments, **named):
 
 def _import_module(name, package=None):
     return _embedded(name) if name in _FILES else _importlib.import_module(name, package)
-'''
+"""
 """Added where a file uses `importlib.import_module`, which knows nothing of the files by itself."""
 
 
