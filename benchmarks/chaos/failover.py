@@ -182,7 +182,10 @@ def await_judged(run: Run, wanted: int, within_s: float) -> None:
 
 
 def time_pauses(run: Run, within_s: float) -> list[float]:
-    """Wait until every search has ended, or so long; returns the seconds between verdicts, the first since now."""
+    """Wait until every search has ended, or so long; returns the seconds between verdicts, the first since now.
+
+    Where searches are still open then, the last is the time since the last verdict: a pause that nothing ended.
+    """
     began = last = time.monotonic()
     judged, pauses = count_judged(run.db), []
     while run.open and time.monotonic() - began < within_s:
@@ -193,6 +196,8 @@ def time_pauses(run: Run, within_s: float) -> list[float]:
             pauses.append(now - last)
             judged, last = found, now
         time.sleep(LOOK_S)
+    if run.open:
+        pauses.append(time.monotonic() - last)
     return pauses
 
 

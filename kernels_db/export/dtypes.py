@@ -17,13 +17,20 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 
 def of_each_dtype(kernel: ExportedKernel) -> list[ExportedKernel]:
-    """Return the kernel for each choice of dtypes that it was verified on; itself where its op names none."""
+    """Return the kernel for each choice of dtypes that it was verified on; itself where its op names none.
+
+    A choice that the target has no bench workload of is left out, since no op can have tests alone: a package leaves
+    calls of these dtypes to the reference.
+    """
     op, target = parse_op(kernel.spec), Target.parse(kernel.target)
     if not op.dtypes:
         return [kernel]
     verified = {shape["id"] for shape in kernel.envelope["shapes"]}
     found: list[ExportedKernel] = []
+    timed = [workload.dtypes for workload in op.workloads_for(target) if workload.role == "bench"]
     for chosen in op.dtypes_for(target):
+        if chosen not in timed:
+            continue
         alone = op.with_dtypes(chosen)
         workloads = [resolve_workload(alone, one) for one in alone.workloads_for(target) if one.id in verified]
         if not workloads:

@@ -111,18 +111,19 @@ def _digest(kernel: ExportedKernel) -> str:
 def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
     """Return the requirements of the kernels' languages, beside torch.
 
-    Gluon's names change from one minor version of Triton to the next, so a Gluon kernel asks for the one that it was
-    verified with.
+    Gluon's names change from one minor version of Triton to the next, so Gluon kernels ask for the one that all of
+    them were verified with. Where they were verified with several, no version suits all: then any is asked for, and
+    each kernel serves under its own alone (`package_files/_guard.py`).
     """
-    needs: list[str] = []
-    for kernel in kernels:
-        release = str(kernel.envelope.get("versions", {}).get("triton", "")).split(".")[:2]
-        pinned = kernel.language == "gluon" and len(release) == 2
-        needs += [
-            f"triton=={'.'.join(release)}.*" if pinned and need == "triton" else need
-            for need in LANGUAGES[kernel.language].requirements
-        ]
-    return list(dict.fromkeys(needs))
+    found = {
+        tuple(str(kernel.envelope.get("versions", {}).get("triton", "")).split(".")[:2])
+        for kernel in kernels
+        if kernel.language == "gluon"
+    }
+    release = found.pop() if len(found) == 1 else ()
+    pinned = {"triton": f"triton=={'.'.join(release)}.*"} if len(release) == 2 else {}
+    needs = [need for kernel in kernels for need in LANGUAGES[kernel.language].requirements]
+    return list(dict.fromkeys(pinned.get(need, need) for need in needs))
 
 
 def verified_workloads(kernel: ExportedKernel) -> list[ResolvedWorkload]:

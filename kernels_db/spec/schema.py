@@ -242,7 +242,9 @@ class Op(Spec):
     def with_dtypes(self, chosen: Mapping[str, str]) -> Op:
         """Return the op with `chosen` in place of its named dtypes, and with the workloads of these dtypes alone.
 
-        A type of device without such a workload loses its own list. Raises ValueError where nothing has these dtypes.
+        A list without a bench workload among them is dropped, for no op is without one: a type of device then has
+        the common list, and the common list is that of a type of device. Raises ValueError where no bench workload has
+        these dtypes.
         """
         if not self.dtypes:
             return self
@@ -256,7 +258,8 @@ class Op(Spec):
         lists += [(targets[device], section.workloads) for device, section in self._sections() if section is not None]
         for place, workloads in lists:
             rows = zip(place["workloads"], workloads, strict=True)
-            place["workloads"] = [row for row, workload in rows if workload.dtypes == chosen]
+            found = [row for row, workload in rows if workload.dtypes == chosen]
+            place["workloads"] = found if any(row["role"] == "bench" for row in found) else []
             for row in place["workloads"]:
                 row.pop("dtypes", None)
         for device in [device for device in targets if not targets[device]["workloads"]]:

@@ -97,18 +97,20 @@ def fit(op: Op, calls: Calls, names: Sequence[str] = ()) -> Fitted:
 def with_workloads(op: Op, fitted: Fitted, device: str, most: int = MOST_WORKLOADS) -> tuple[dict[str, Any], int]:
     """Return the op's document with the most frequent shapes as bench workloads, and how many calls they leave out.
 
-    A workload's `weight` is its number of calls. They replace the bench workloads that the op has for targets of type
-    `device`, but for those of dtypes that no call has; test and hold-out workloads stay.
+    A workload's `weight` is its number of calls. Each choice of dtypes has its most frequent shape among them, however
+    rare its calls are, as far as `most` has room: an op is timed on all its dtypes. They replace the bench workloads
+    that the op has for targets of type `device`, but for those of dtypes that none of them has; test and hold-out
+    workloads stay.
     """
     document = op.document()
     sections = document.get("targets", {})
     section = sections.get(device, document)
-    recorded = [dict(shape.dtypes) for shape in fitted.counts]
+    chosen = _most_frequent(fitted.counts, most)
+    recorded = [dict(shape.dtypes) for shape in chosen]
     kept = [item for item in section["workloads"] if item["role"] != "bench" or item.get("dtypes", {}) not in recorded]
-    ordered = sorted(fitted.counts.items(), key=lambda item: (-item[1], item[0].sizes, item[0].dtypes))
     taken = {item["id"] for item in kept}
     made = []
-    for shape, count in ordered[:most]:
+    for shape, count in chosen.items():
         item: dict[str, Any] = {"id": _id(shape, taken), "role": "bench", "axes": dict(shape.sizes), "weight": count}
         if shape.dtypes:
             item["dtypes"] = dict(shape.dtypes)
@@ -117,7 +119,17 @@ def with_workloads(op: Op, fitted: Fitted, device: str, most: int = MOST_WORKLOA
         taken.add(item["id"])
         made.append(item)
     section["workloads"] = [*made, *kept]
-    return document, sum(count for _, count in ordered[most:])
+    return document, fitted.total - sum(chosen.values())
+
+
+def _most_frequent(counts: Mapping[Shape, int], most: int) -> dict[Shape, int]:
+    """Return at most so many shapes, the most frequent first: the first of each choice of dtypes, then any."""
+    ordered = sorted(counts, key=lambda shape: (-counts[shape], shape.sizes, shape.dtypes))
+    first: dict[tuple[tuple[str, str], ...], Shape] = {}
+    for shape in ordered:
+        first.setdefault(shape.dtypes, shape)
+    taken = set(list(dict.fromkeys([*first.values(), *ordered]))[:most])
+    return {shape: counts[shape] for shape in ordered if shape in taken}
 
 
 def _id(shape: Shape, taken: set[str]) -> str:

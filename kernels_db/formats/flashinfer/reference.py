@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from warpsmith.kernels_db.formats.flashinfer import writes
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
 
@@ -49,31 +50,17 @@ def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[
 
 
 def written(source: str, field: str, inputs: Sequence[str]) -> set[str]:
-    """Return the inputs that `run` writes to by their names: `x[...] = y`, `x += y`, `x.add_(y)`.
+    """Return the inputs that `run` surely writes to: `x[...] = y`, `x += y`, `x.add_(y)` (`writes.py`).
 
-    One whose name `run` gives to another value is none of them: the judge refuses a reference that writes to it all
-    the same. Raises SpecErrors naming `field`.
+    Where it cannot be told, as in a function that `run` calls or in very deep expressions, it is none of them: the
+    judge refuses a reference that writes to it all the same. Raises SpecErrors naming `field`.
     """
     run = _run(source, field)
-    found: set[str | None] = set()
-    stored: list[ast.expr] = []
-    for node in ast.walk(run):
-        if isinstance(node, ast.Assign):
-            found |= {_owner(target) for target in node.targets if isinstance(target, ast.Subscript)}
-        elif isinstance(node, ast.AugAssign):
-            found.add(_owner(node.target))
-            stored.append(node.target)  # into a tensor's own memory
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            name = node.func.attr
-            found |= {_owner(node.func.value)} if name.endswith("_") and not name.endswith("__") else set()
-    rebound = {
-        node.id
-        for node in ast.walk(run)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in stored
-    }
-    by_name = _by_name(run, inputs)
-    taken = inputs if by_name else _parameters(run)
-    return {name for name, own in zip(inputs, taken, strict=False) if own in found - rebound}
+    taken = inputs if _by_name(run, inputs) else _parameters(run)
+    try:
+        return writes.written_by(run, dict(zip(taken, inputs, strict=False)))
+    except RecursionError:
+        return set()  # too deep to follow, and thus not told
 
 
 def _by_name(run: ast.FunctionDef, inputs: Sequence[str]) -> bool:
@@ -84,13 +71,6 @@ def _by_name(run: ast.FunctionDef, inputs: Sequence[str]) -> bool:
 
 def _parameters(run: ast.FunctionDef) -> list[str]:
     return [item.arg for item in [*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs]]
-
-
-def _owner(place: ast.expr) -> str | None:
-    """Return the name in `name`, `name[...]`, `name[...][...]`."""
-    while isinstance(place, ast.Subscript):
-        place = place.value
-    return place.id if isinstance(place, ast.Name) else None
 
 
 def _run(source: str, field: str) -> ast.FunctionDef:

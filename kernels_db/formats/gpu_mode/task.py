@@ -183,7 +183,11 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
 
 
 def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> dict[str, str]:
-    """Return reference.py and the task's modules that it imports, directly or not, by name. Raises SpecErrors."""
+    """Return reference.py and the task's modules that it imports, directly or not, by name. Raises SpecErrors.
+
+    Where one of them may import by a text (`python_source.BY_TEXT`), any module of the task that is at hand may be
+    meant, but for those that import reference.py themselves.
+    """
     at_hand = {item.path: item for item in files}
     named = sources(task, file.path)
     listed = {name.removesuffix(".py"): name for name in named if name.endswith(".py")}
@@ -197,14 +201,28 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
         found = at_hand.get(beside(file.path, named[name]))
         if found is None:
             raise refused(f"{file.path}: files, {name}", f"no file {named[name]}", "the file among those of the import")
-        imported = {each for each in python_source.imported(python_source.parse(found)) if each in listed}
+        tree = python_source.parse(found)
+        imported = {each for each in python_source.imported(tree) if each in listed}
         if own in imported:
             raise refused(
                 found.path, "it imports reference", f"files that do not import {REFERENCE}, which imports them"
             )
         texts[task_inputs.MODULE if module == own else module] = found.text().removeprefix("\ufeff")
-        left += [each for each in imported if each not in texts and each not in left]
+        if python_source.reaches_by_text(tree):
+            imported |= _at_hand(task, file, at_hand)
+        left += [each for each in imported if each != own and each not in texts and each not in left]
     return texts
+
+
+def _at_hand(task: Mapping[str, Any], file: RawFile, files: Mapping[str, RawFile]) -> set[str]:
+    """Return the task's modules that were given and that reference.py can import. Raises SpecErrors."""
+    found = {
+        name.removesuffix(".py"): python_source.parse(files[path])
+        for name, source in sources(task, file.path).items()
+        if name.endswith(".py") and name not in NOT_NEEDED and (path := beside(file.path, source)) in files
+    }
+    own = REFERENCE.removesuffix(".py")
+    return {module for module, tree in found.items() if own not in python_source.imported(tree)}
 
 
 def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
@@ -212,7 +230,8 @@ def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
     found = {task_inputs.MODULE: python_source.needed_for(tree, "generate_input", {CHECKER})}
     left = [found[task_inputs.MODULE]]
     while left:
-        for name in python_source.imported(ast.parse(left.pop())):
+        part = ast.parse(left.pop())
+        for name in texts if python_source.reaches_by_text(part) else python_source.imported(part):
             if name in texts and name not in found:
                 found[name] = texts[name]
                 left.append(texts[name])

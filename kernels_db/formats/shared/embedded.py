@@ -44,6 +44,25 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
         return _embedded(name)
     return _builtins.__import__(name, globals, locals, fromlist, level)
 '''
+_IMPORTLIB = """
+import importlib as _importlib
+
+_import_statement = _import
+
+
+def _import(*arguments, **named):
+    found = _import_statement(*arguments, **named)
+    if found is not _importlib:
+        return found
+    own = _types.ModuleType("importlib")
+    own.__dict__.update(vars(found), import_module=_import_module)
+    return own
+
+
+def _import_module(name, package=None):
+    return _embedded(name) if name in _FILES else _importlib.import_module(name, package)
+"""
+"""Added where a file uses `importlib.import_module`, which knows nothing of the files by itself."""
 
 
 def embedding(files: Mapping[str, str], *, packed: bool = False) -> str:
@@ -51,11 +70,12 @@ def embedding(files: Mapping[str, str], *, packed: bool = False) -> str:
 
     `packed`: the texts compressed, for a spec that must repeat them more often than it has room.
     """
+    loader = _LOADER + (_IMPORTLIB if any("import_module" in text for text in files.values()) else "")
     if packed:
         unpacked = f"_json.loads({_unpacked(json.dumps(dict(sorted(files.items()))))})"
-        return _UNPACKING + "import json as _json\n" + _LOADER.replace("{files}", unpacked)
+        return _UNPACKING + "import json as _json\n" + loader.replace("{files}", unpacked)
     lines = "".join(f"    {name!r}: {literal(text)},\n" for name, text in sorted(files.items()))
-    return _LOADER.replace("{files}", "{\n" + lines + "}")
+    return loader.replace("{files}", "{\n" + lines + "}")
 
 
 def packed_source(text: str) -> str:

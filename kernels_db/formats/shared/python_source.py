@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
@@ -65,7 +65,21 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 BY_TEXT = frozenset({"globals", "vars", "eval", "exec", "__import__", "import_module", "sys.modules"})
-"""Names through which a module may reach one of its definitions by a text."""
+"""Names through which a module may reach one of its definitions, or another module, by a text."""
+
+
+def reaches_by_text(node: ast.AST) -> bool:
+    """Check whether code mentions one of BY_TEXT, or imports it under another name."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name | ast.Attribute):
+            text = ast.unparse(each)
+            if text in BY_TEXT or text.endswith(".import_module"):
+                return True
+        elif isinstance(each, ast.ImportFrom) and any(
+            alias.name in BY_TEXT or f"{each.module}.{alias.name}" in BY_TEXT for alias in each.names
+        ):
+            return True
+    return False
 
 
 def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str:
@@ -77,10 +91,11 @@ def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str
     """
     definitions: dict[str, list[ast.stmt]] = {}
     kept: set[ast.stmt] = set()
+    plain = _names_of_torch(tree)
     for statement in tree.body:
         names = list(bound(statement))
         lasting = isinstance(statement, ast.ImportFrom) and (statement.module == "__future__" or "*" in names)
-        if not names or lasting or (_has_effect(statement) and not set(names) & set(unless)):
+        if not names or lasting or (_has_effect(statement, plain) and not set(names) & set(unless)):
             kept.add(statement)
         for each in names:
             definitions.setdefault(each, []).append(statement)
@@ -89,24 +104,46 @@ def needed_for(tree: ast.Module, name: str, unless: Collection[str] = ()) -> str
         statement = left.pop()
         kept.add(statement)
         mentioned = {ast.unparse(node) for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute)}
-        if any(each in BY_TEXT or each.endswith(".import_module") for each in mentioned):
+        if reaches_by_text(statement):
             return ast.unparse(tree) + "\n"
         left += [other for each in mentioned for other in definitions.get(each, []) if other not in kept]
     return ast.unparse(ast.Module([each for each in tree.body if each in kept], [])) + "\n"
 
 
-def _has_effect(statement: ast.stmt) -> bool:
-    """Check whether a definition may do more than bind its names: decorators, calls and bases may register it."""
+def _has_effect(statement: ast.stmt, plain: Collection[str]) -> bool:
+    """Check whether a definition may do more than bind its names: decorators, calls and bases may register it.
+
+    Attributes of the names in `plain` are bases that register no class (`torch.nn.Module`).
+    """
     if isinstance(statement, ast.FunctionDef):
         return bool(statement.decorator_list)
     if isinstance(statement, ast.ClassDef):
-        return bool(statement.decorator_list or statement.keywords or not _are_of_modules(statement.bases))
-    return any(isinstance(node, ast.Call) for node in ast.walk(statement))
+        known = all(isinstance(base, ast.Attribute) and _root(base) in plain for base in statement.bases)
+        return bool(statement.decorator_list or statement.keywords or not known)
+    return any(isinstance(node, ast.Call | ast.NamedExpr) for node in ast.walk(statement))
 
 
-def _are_of_modules(bases: Sequence[ast.expr]) -> bool:
-    """Check whether all are attributes of imported modules (`torch.nn.Module`), which register no class."""
-    return all(isinstance(base, ast.Attribute) for base in bases)
+def _root(value: ast.expr) -> str | None:
+    """Return `a` of `a.b.c`."""
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None
+
+
+def _names_of_torch(tree: ast.Module) -> set[str]:
+    """Return the names that stand for torch or a part of it throughout a module: `torch`, `nn`."""
+    found: set[str] = set()
+    others: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                (found if root == "torch" else others).add(alias.asname or root)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and str(node.module).partition(".")[0] == "torch":
+            found |= set(bound(node))
+        else:
+            others |= set(bound(node))
+    return found - others
 
 
 def without_comments(text: str) -> str:

@@ -31,3 +31,11 @@ def gluon(**versions: str) -> ExportedKernel:
 )
 def test_what_a_package_requires(kernel: ExportedKernel, needs: list[str]) -> None:
     assert runtime_needs([kernel]) == needs
+
+
+def test_kernels_of_several_versions_require_none_of_them() -> None:
+    older, newer = gluon(triton="3.6.0"), gluon(triton="3.7.1")
+    plain = exported(SCALED_ADD, prompts.example("triton"), "triton", target="cuda:sm_90")
+    assert runtime_needs([older, newer]) == ["triton"]
+    assert runtime_needs([older, gluon()]) == ["triton"]
+    assert runtime_needs([older, gluon(triton="3.6.2"), plain]) == ["triton==3.6.*"]

@@ -414,7 +414,33 @@ def test_a_workload_for_any_definition_is_made_or_refused(path: str, value: Any)
         assert with_sizes(changed(PAGED, path, value), {})[0].workloads
 
 
-@pytest.mark.parametrize("write", ["x[0] = x[1] * by", "x[0][1] += by", "x.mul_(by)", "x += by", "by += 1; x *= by"])
+WRITES = [
+    "x[0] = x[1] * by",
+    "x[0][1] += by",
+    "x.mul_(by)",
+    "x += by",
+    "by += 1; x *= by",
+    "x.view(-1)[0] = by",
+    "x.data[0] = by",
+    "x.T[0] = by",
+    "x[x > 0] = by",
+    "out = x; out += by",
+    "w = x[0]; w += 1",
+    "torch.add(x, by, out=x)",
+    "torch.relu_(x)",
+    "x[0], z = by, 1",
+    "x[0] = by; x = x * 2",
+    "y, z = x, by; y[0] = z",
+    "y = x.mul_(by)",
+    "for i in range(2): x[i][0] = by",
+    "for row in x: row += by",
+    "set_to = lambda value: x.fill_(value); set_to(by)",
+    "if by is None: return x.clone()\n    x[0] = by",
+    "with torch.no_grad(): x[0] = by",
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
 def test_an_input_that_the_reference_writes_to_is_mutated_and_not_copied_on_the_clock(write: str) -> None:
     body = f"def run(x, by):\n    {write}\n    return x + 0\n"
     found = made(changed(DEFINITION, "reference", body), WORKLOAD)
@@ -428,9 +454,33 @@ def test_a_written_input_is_told_by_its_place_where_run_has_other_names() -> Non
     assert [item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs] == [True, False]
 
 
-@pytest.mark.parametrize("write", ["x = x * 2; x[0] = by", "y = x.clone(); y[0] = by", "x.size()", "x.__len__()"])
+READS = [
+    "x = x * 2; x[0] = by",
+    "y = x.clone(); y[0] = by",
+    "x.size()",
+    "x.__len__()",
+    "double = lambda x: x.mul_(2); z = double(x.clone())",
+    "add = lambda: None\n    def add(x): x += 1\n    add(x.clone())",
+    "z = [x.mul_(2) for x in (by.clone(),)]",
+    "x.requires_grad_(False)",
+    "x.detach_()",
+    "w = x[by]; w += 1",
+    "w = x[[0]]; w += 1",
+    "x, z = x.clone(), by; x[0] = z",
+    "x @= by",
+    "y = x; y = y + 1; y += by",
+    "for i in range(2): x = x + i; x[0] = by",
+]
+
+
+@pytest.mark.parametrize("write", READS)
 def test_an_input_that_the_reference_only_reads_is_not_mutated(write: str) -> None:
     body = f"def run(x, by):\n    {write}\n    return x + 0\n"
+    assert not any(item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs)
+
+
+def test_a_reference_too_deep_to_follow_is_read_all_the_same() -> None:
+    body = f"def run(x, by):\n    return x{' + by' * 1500}\n"
     assert not any(item.mutated for item in made(changed(DEFINITION, "reference", body), WORKLOAD).op.inputs)
 
 

@@ -301,6 +301,27 @@ def test_a_file_that_the_reference_does_not_import_is_no_part_of_the_op() -> Non
     assert "SLOW" not in made(task=task.replace('bench.py"}', 'absent.py"}')).op.reference
 
 
+@pytest.mark.parametrize(
+    ("helpers", "call"),
+    [
+        ("import importlib", "importlib.import_module('extra').four(m)"),
+        ("import importlib.util", "importlib.import_module('extra').four(m)"),
+        ("from importlib import import_module as load", "load('extra').four(m)"),
+        ("", "__import__('extra').four(m)"),
+    ],
+)
+def test_a_file_that_the_reference_imports_by_a_text_is_part_of_the_op(helpers: str, call: str) -> None:
+    listed = "".join(f'  - {{"name": "{name}.py", "source": "{name}.py"}}\n' for name in ("extra", "absent", "bench"))
+    reference = f"{helpers}\n" + REFERENCE.replace("    ...", f"    return {call}")
+    others = {"extra": b"def four(m):\n    return 4 * m\n", "bench": b"from reference import ref_kernel\n"}
+    op = made(task=TASK.replace("files:\n", f"files:\n{listed}"), reference=reference, **others).op
+    for source in (op.reference, generator_of(op)):
+        space: dict[str, Any] = {}
+        exec(compile(source, "source", "exec"), space)
+        assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
+        assert "bench" not in space["_FILES"]
+
+
 def test_workloads_that_take_more_than_the_sandbox_gives_are_left_out_with_a_note() -> None:
     asked: list[bool] = []
 
@@ -403,13 +424,27 @@ def test_generators_carry_what_generate_input_needs_packed_where_there_is_no_roo
         ("import sys\ndef four(m):\n    return 4 * m", "getattr(sys.modules[__name__], 'four')(m)"),
         ("class Base:\n    def __init_subclass__(cls):\n        Base.by = cls.four\n"
          "class Four(Base):\n    def four(m):\n        return 4 * m", "Base.by(m)"),
+        ("import utils\nclass Four(utils.Base):\n    def four(m):\n        return 4 * m", "utils.Base.by(m)"),
+        ("Y = (z := 4)", "z * m"),
     ],
 )  # fmt: skip
 def test_generators_carry_definitions_that_are_reached_otherwise_than_by_name(helpers: str, call: str) -> None:
     reference = REFERENCE.replace("    ...", f"    return {call}") + f"\n\n{helpers}\n"
+    utils = b"def make_match_reference(*a, **k): ...\n"
+    utils += b"class Base:\n    def __init_subclass__(cls):\n        Base.by = cls.four\n"
+    files = {file.path: file for file in [*files_of_task(TASK, reference), RawFile("utils.py", utils)]}
+    op = import_op(list(files.values()), None, answering(ANSWER)).op
     space: dict[str, Any] = {}
-    exec(compile(generator_of(made(reference=reference).op), "source", "exec"), space)
+    exec(compile(generator_of(op), "source", "exec"), space)
     assert space["_embedded"]("task_reference").generate_input(2, 0) == 8
+
+
+@pytest.mark.parametrize(
+    "helpers",
+    ["import torch\nclass Four(torch.nn.Module):\n    ...", "from torch import nn\nclass Four(nn.Module):\n    ..."],
+)
+def test_generators_carry_no_module_of_torch_that_they_do_not_use(helpers: str) -> None:
+    assert "Four" not in generator_of(made(reference=f"{REFERENCE}\n\n{helpers}\n").op)
 
 
 def test_workloads_that_differ_in_their_seed_alone_share_a_source() -> None:

@@ -134,7 +134,7 @@ def test_an_optional_input_may_be_left_out() -> None:
     assert made.workloads[0].inputs["rows"].omit
 
 
-def test_calls_of_an_op_with_named_dtypes_become_workloads_of_theirs(rms_norm: Op) -> None:
+def of_two_dtypes(rms_norm: Op) -> Op:
     document = rms_norm.document()
     document["dtypes"] = {"elem": ["bfloat16", "float32"]}
     for item in (*document["inputs"], *document["outputs"]):
@@ -145,12 +145,16 @@ def test_calls_of_an_op_with_named_dtypes_become_workloads_of_theirs(rms_norm: O
             for item in section["workloads"]
             for dtype in ("bfloat16", "float32")
         ]
-    op = parse_op(document)
+    return parse_op(document)
 
-    def called(dtype: str, *shape: int) -> Call:
-        arguments = tensor(*shape, dtype=dtype), "tuple", tensor(shape[-1], dtype=dtype), "float"
-        return Call("function", RMS, arguments)
 
+def called(dtype: str, *shape: int) -> Call:
+    arguments = tensor(*shape, dtype=dtype), "tuple", tensor(shape[-1], dtype=dtype), "float"
+    return Call("function", RMS, arguments)
+
+
+def test_calls_of_an_op_with_named_dtypes_become_workloads_of_theirs(rms_norm: Op) -> None:
+    op = of_two_dtypes(rms_norm)
     mixed = Call("function", RMS, (tensor(6, 64), "tuple", tensor(64, dtype="float32"), "float"))
     fitted = fit(op, Calls({called("bfloat16", 6, 64): 5, called("bfloat16", 8, 64): 1, mixed: 1}))
     assert {(shape.sizes, shape.dtypes) for shape in fitted.counts} == {
@@ -167,3 +171,16 @@ def test_calls_of_an_op_with_named_dtypes_become_workloads_of_theirs(rms_norm: O
     assert [item for item in bench if item.dtypes["elem"] == "float32"], "those of dtypes that no call has stay"
     other = fit(op, Calls({called("float16", 6, 64): 1}))
     assert next(iter(other.refused)).endswith("found float16, expected bfloat16 or float32")
+
+
+def test_a_rare_dtype_has_a_workload_as_well(rms_norm: Op) -> None:
+    op = of_two_dtypes(rms_norm)
+    calls = Calls({called("bfloat16", rows, 64): 100 for rows in range(1, 9)} | {called("float32", 6, 64): 1})
+    document, left = with_workloads(op, fit(op, calls), "cuda", most=8)
+    bench = [one for one in parse_op(document).workloads if one.role == "bench"]
+    assert [(one.dtypes["elem"], one.weight) for one in bench] == [("bfloat16", 100)] * 7 + [("float32", 1)]
+    assert left == 100
+    document, left = with_workloads(op, fit(op, calls), "cuda", most=1)
+    recorded, *others = (one for one in parse_op(document).workloads if one.role == "bench")
+    assert (recorded.dtypes["elem"], recorded.weight, left) == ("bfloat16", 100, 701)
+    assert {one.dtypes["elem"] for one in others} == {"float32"}, "those of the op stay where there is no room"

@@ -95,6 +95,23 @@ def test_workloads_of_a_target_keep_their_dtypes() -> None:
     assert [workload.axes["rows"] for workload in both.with_dtypes(HALF).workloads] == [64, 5]
 
 
+def test_a_list_without_a_bench_workload_of_the_choice_is_dropped() -> None:
+    pair = [{**one, "dtypes": {**one["dtypes"], "out": one["dtypes"]["elem"]}} for one in SPEC["workloads"][:2]]
+    tested = {"id": "mixed", "role": "test", "axes": {"rows": 5, "columns": 33}, "dtypes": {**FLOAT, "out": "bfloat16"}}
+    timed = {**tested, "role": "bench"}
+    names = {"dtypes": {**SPEC["dtypes"], "out": SPEC["dtypes"]["elem"]}, **with_item("outputs", 0, dtype="out")}
+    on_cpu = op(**names, workloads=[*pair, tested], targets={"cpu": {"workloads": [*pair, timed]}})
+    mixed = on_cpu.with_dtypes(tested["dtypes"])
+    assert parse_op(mixed.document()) == mixed
+    assert [workload.role for workload in mixed.workloads] == ["bench"]
+    in_common = op(**names, workloads=[*pair, timed], targets={"cpu": {"workloads": [*pair, tested]}})
+    mixed = in_common.with_dtypes(tested["dtypes"])
+    assert parse_op(mixed.document()) == mixed
+    assert mixed.targets.cpu is None
+    with pytest.raises(ValueError, match="workloads"):
+        op(**names, workloads=[*pair, tested]).with_dtypes(tested["dtypes"])
+
+
 def test_prompts_say_which_dtypes_a_parameter_has() -> None:
     workloads = [resolve_workload(op(), workload) for workload in op().workloads]
     x, scale, _, y = facts.parameter_lines(op(), workloads)
