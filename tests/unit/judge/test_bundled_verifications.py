@@ -56,6 +56,7 @@ def test_the_best_accepted_candidate_is_verified_and_then_the_next_if_that_fails
     rejected = {name: found(None, "rejected", "verify") for name in ("v0", "v1")}
     assert chosen({**verdicts, **rejected}) is None
     assert chosen({}) is None
+    assert chosen({"s0": found(1.5)}) == "v0", "a screening that has no verdict holds nothing up"
 
 
 @pytest.mark.parametrize(
