@@ -149,13 +149,17 @@ def _open_verification(
 
     `screening_digest`: that of the verdict on which its host based the verification. Late where the candidate is
     another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where the screening's own verdict
-    has not come, or is not the one that the host had: its sweep may have chosen other numbers for the candidate.
+    has not come, or is not the one that the host had: its sweep may have chosen other numbers for the candidate. So
+    it does where the baselines have not come: nothing is verified before they admit the op.
     """
     search, node, screened = work.search, work.node, work.attempt
     if search.state in ENDED:
         return _too_late(work)
     if screened.state == "running":
         raise VerdictRefused("nonce", row.id, f"one whose screening {row.screening} is merged before it")
+    root = session.scalars(select(NodeRow).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
+    if (root.state, root.verdict) != ("judged", "accepted"):
+        raise VerdictRefused("nonce", row.id, f"one whose search {search.id} has its baselines merged before it")
     if (node.state, node.verdict, node.repairs) != ("judged", "accepted", screened.ordinal) or node.mark == "banned":
         return Merged("late", search.id, f"node #{node.seq} has no accepted candidate to verify")
     origin = (

@@ -112,8 +112,12 @@ def test_first_ideas_are_asked_for_once_the_baselines_have_left(client: TestClie
     # The order in which they come back does not matter.
     assert merged(client, screened(second, 0, 2.0), screened(second, 1, 1.5))["merged"] == 2
     assert {attempt.kind for attempt in attempts(db, search_id)} == {"judge", "ideate", "code"}
+    early = refusal(client, verification_line(second))
+    assert early == ("nonce", f"one whose search {search_id} has its baselines merged before it")
+    assert [node.verification for node in nodes(db, search_id)[1:3]] == ["none", "none"]
     assert merged(client, verdict_line(first))["merged"] == 1
     assert [attempt.kind for attempt in attempts(db, search_id) if attempt.state == "pending"] == ["verify"]
+    assert merged(client, verification_line(second))["merged"] == 1
 
 
 def test_a_dropped_bundle_opens_nothing_more_before_its_baselines(client: TestClient, db: Database) -> None:
