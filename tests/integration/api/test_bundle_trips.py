@@ -149,6 +149,15 @@ def test_a_verification_that_came_along_is_merged_once(client: TestClient, db: D
     assert (found["jobs"], found["merged"]) == (2, 2), "verifications that were not worth it are out for nobody"
 
 
+def test_a_dropped_or_settled_bundle_counts_what_its_listing_counts(client: TestClient, db: Database) -> None:
+    search_id, bundle = screening(client, db)
+    report = merged(client, screened(bundle, 0, 2.0), verification_line(bundle), unjudged_line(bundle, 1))
+    assert (report["merged"], report["unjudged"]) == (2, 1), report
+    assert client.get("/v1/bundles", params={"search_id": search_id}).json()["items"][0]["merged"] == 1
+    assert settled(client, bundle.id, "queue")["merged"] == 1
+    assert client.delete(f"/v1/bundles/{bundle.id}").json()["merged"] == 1
+
+
 def test_one_that_the_policy_asked_for_meanwhile_is_taken_over(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     merged(client, screened(bundle, 0, 2.0), screened(bundle, 1, 1.5))
