@@ -81,7 +81,8 @@ def opened_unjudged(path: Path) -> BinaryIO:
 
 def append_verdict(file: BinaryIO, job: SignedJob, verdict: Verdict, screened: Verdict | None = None) -> None:
     """Write the verdict on a job; `screened`: of a verification that came along, the verdict on its screening."""
-    line: SignedVerdict = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": _host()}
+    signed = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": _host()}
+    line = cast("SignedVerdict", signed)
     if screened is not None:
         line["screening_digest"] = digest(screened)
     _append(file, line)
