@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
 
@@ -85,11 +85,14 @@ class SignedVerdict(Ticket):
     """One line of verdicts.jsonl.
 
     The ticket as it came, the digest of the job that was judged, and its host's description of itself.
+    `screening_digest`: of a verification that came along, the digest of the verdict on its screening by which the host
+    chose it and set its candidate's numbers.
     """
 
     signature: str
     verdict: Verdict
     host: dict[str, str]
+    screening_digest: NotRequired[str]
 
 
 class Unjudged(TypedDict):

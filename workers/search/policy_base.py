@@ -260,13 +260,14 @@ class TreePolicy(ABC):
     def _steps_without_baselines(self, tree: Tree, budget: Budget, spend: Spend) -> list[Step]:
         """Return the steps of the first round, and none of a later one, while the baselines travel.
 
-        A trip with a bundle costs more than ideas that know no measured number. Nothing is verified, and nothing ends:
-        the root's own step is open.
+        A trip with a bundle costs more than ideas that know no measured number. The round waits for seeds as it does
+        where the baselines are measured: they are its parents. Nothing is verified, and nothing ends: the root's own
+        step is open.
         """
         root = tree.nodes[0]._replace(state="judged", verdict="accepted")
         shown = Tree([root, *tree.nodes[1:]])
         turn = look(shown, allowance(shown, budget, spend), self.repairs)
-        if turn.rounds or turn.allowed.spent or turn.allowed.reason:
+        if turn.rounds or turn.allowed.spent or turn.allowed.reason or not (self.eager or self.settled(turn)):
             return turn.carried
         return [*turn.carried, *self.grow(turn)]
 

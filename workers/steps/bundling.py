@@ -76,7 +76,8 @@ class Verification:
 class GivenBack:
     """The result of dropping a bundle.
 
-    It counts the steps that returned to the queue, those that failed, and the jobs that had their verdicts, which stay.
+    It counts the steps that returned to the queue, those that failed, and the jobs that had their verdicts, which stay;
+    of a screening and the verification that came along the screening alone, as lists of bundles do.
     """
 
     bundle_id: str
@@ -248,7 +249,7 @@ def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -
     with db.writing() as session:
         search, jobs = _jobs_of(session, bundle_id)
         out = [job for job in jobs if job.merged_at is None]
-        merged = len(jobs) - len(out)
+        merged = _count_merged(jobs)
         steps = _drop(session, search, out, "queue", now, by)
         return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
 
@@ -261,7 +262,7 @@ def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: st
     """
     with db.writing() as session:
         search, jobs = _jobs_of(session, bundle_id)
-        merged = sum(job.merged_at is not None for job in jobs)
+        merged = _count_merged(jobs)
         of_step = AttemptRow.id == BundleJobRow.attempt_id
         left = select(BundleJobRow).join(AttemptRow, of_step).where(BundleJobRow.bundle_id == bundle_id)
         out = list(session.scalars(left.where(unjudged([bundle_id]))))  # their verifications too: they have one step
@@ -282,6 +283,11 @@ def _jobs_of(session: Session, bundle_id: str) -> tuple[SearchRow, list[BundleJo
         raise LookupError(f"bundle: found {bundle_id!r}, expected the id of a bundle that is out")
     search = lock_search(session, search_id)
     return search, list(session.scalars(select(BundleJobRow).where(of_bundle)))
+
+
+def _count_merged(jobs: list[BundleJobRow]) -> int:
+    """Count the jobs that have their verdicts; verifications that came along are none of them."""
+    return sum(job.merged_at is not None and job.screening is None for job in jobs)
 
 
 def _drop(

@@ -65,7 +65,7 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         if row.merged_at is not None:
             return _again(session, row, found)
         if row.screening is not None:
-            late = _open_verification(session, row, work, now)
+            late = _open_verification(session, row, work, found.get("screening_digest"), now)
             if isinstance(late, Merged):
                 return late
             work = late
@@ -142,19 +142,34 @@ def _job_of(
     return row, Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
 
 
-def _open_verification(session: Session, row: BundleJobRow, work: Held, now: float) -> Held | Merged:
+def _open_verification(
+    session: Session, row: BundleJobRow, work: Held, screening_digest: str | None, now: float
+) -> Held | Merged:
     """Give the bundle the step that verifies the candidate which it screened; the row names that step from then on.
 
-    Late where the candidate is another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where
-    the screening's own verdict has not come.
+    `screening_digest`: that of the verdict on which its host based the verification. Late where the candidate is
+    another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where the screening's own verdict
+    has not come, or is not the one that the host had: its sweep may have chosen other numbers for the candidate. So
+    it does where the baselines have not come: nothing is verified before they admit the op.
     """
     search, node, screened = work.search, work.node, work.attempt
     if search.state in ENDED:
         return _too_late(work)
     if screened.state == "running":
         raise VerdictRefused("nonce", row.id, f"one whose screening {row.screening} is merged before it")
+    root = session.scalars(select(NodeRow).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
+    if (root.state, root.verdict) != ("judged", "accepted"):
+        raise VerdictRefused("nonce", row.id, f"one whose search {search.id} has its baselines merged before it")
     if (node.state, node.verdict, node.repairs) != ("judged", "accepted", screened.ordinal) or node.mark == "banned":
         return Merged("late", search.id, f"node #{node.seq} has no accepted candidate to verify")
+    origin = (
+        session.scalars(select(VerdictRow.document).where(VerdictRow.attempt_id == screened.id)).one().get("bundle")
+    )
+    if origin is None:
+        return Merged("late", search.id, "its screening was judged elsewhere")
+    if screening_digest != origin["digest"]:
+        whose = f"{origin['digest']!r}, that of the merged verdict on its screening {row.screening}"
+        raise VerdictRefused("screening_digest", screening_digest, whose)
     of_step = (AttemptRow.node_id == node.id, AttemptRow.kind == "verify", AttemptRow.ordinal == node.repairs)
     attempt = session.scalar(select(AttemptRow).where(*of_step))
     if attempt is None:

@@ -8,6 +8,7 @@ runs; what it did not hold is there for the next.
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -65,10 +66,14 @@ def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
 def _may_sweep(session: Session, attempt: AttemptRow, node: NodeRow) -> bool:
     if attempt.kind == "verify":
         return bool(leaders_of(session, node))
-    if node.source is None or TUNE not in node.source:
-        return False
+    return node.source is not None and TUNE in node.source and _has_configurations(node.source)
+
+
+@lru_cache(maxsize=1024)  # each of the steps that wait is looked at again for every other that is taken
+def _has_configurations(source: str) -> bool:
+    """Check whether a sweep has something to choose from."""
     try:
-        found = read_tunables(ast.parse(node.source))
+        found = read_tunables(ast.parse(source))
     except (SyntaxError, ValueError):  # the gate says what is wrong with it
         return False
     return found is not None and len(found.configurations) > 1

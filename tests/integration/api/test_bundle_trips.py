@@ -27,6 +27,7 @@ from tests.integration.api.test_bundles import (
 )
 from tests.services import on_both_databases
 from tests.support import steps_support
+from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
@@ -36,6 +37,8 @@ from warpsmith.workers.llm.prompt.requests import build
 from warpsmith.workers.queue.model_step import request_context
 
 GOOD = (CANDIDATES / "add_relu_cpp.py").read_text()
+SCORES = (2.0, 1.5)
+"""What hosts say of a bundle's screenings."""
 
 
 def screening(client: TestClient, db: Database, count: int = 2) -> tuple[str, BundleDocument]:
@@ -68,7 +71,11 @@ def write(db: Database, search_id: str, sources: list[str]) -> list[steps.Work]:
 
 
 def verification_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> dict[str, Any]:
-    """A line of verdicts.jsonl on a verification of the bundle, by a host that lies."""
+    """A line of verdicts.jsonl on a verification of the bundle, by a host that lies.
+
+    `by`: the line on its screening that the host had.
+    """
+    by = changes.pop("by", None) or screened(bundle, number, SCORES[number])
     job = json.loads(bundle.verifications[number])
     score = changes.pop("score", 2.0)
     alone = bundle.model_copy(update={"jobs": [bundle.verifications[number]]})
@@ -76,7 +83,7 @@ def verification_line(bundle: BundleDocument, number: int = 0, **changes: Any) -
     (large, test) = line["verdict"]["workloads"]
     ids = [workload["id"] for workload in job["job"]["workloads"]]
     line["verdict"]["workloads"] = [large, *({**test, "id": each} for each in ids if each != "large")]
-    return as_returned(line)
+    return as_returned({**line, "screening_digest": digest(by["verdict"])})
 
 
 def as_returned(line: dict[str, Any]) -> dict[str, Any]:
@@ -105,8 +112,12 @@ def test_first_ideas_are_asked_for_once_the_baselines_have_left(client: TestClie
     # The order in which they come back does not matter.
     assert merged(client, screened(second, 0, 2.0), screened(second, 1, 1.5))["merged"] == 2
     assert {attempt.kind for attempt in attempts(db, search_id)} == {"judge", "ideate", "code"}
+    early = refusal(client, verification_line(second))
+    assert early == ("nonce", f"one whose search {search_id} has its baselines merged before it")
+    assert [node.verification for node in nodes(db, search_id)[1:3]] == ["none", "none"]
     assert merged(client, verdict_line(first))["merged"] == 1
     assert [attempt.kind for attempt in attempts(db, search_id) if attempt.state == "pending"] == ["verify"]
+    assert merged(client, verification_line(second))["merged"] == 1
 
 
 def test_a_dropped_bundle_opens_nothing_more_before_its_baselines(client: TestClient, db: Database) -> None:
@@ -136,6 +147,15 @@ def test_a_verification_that_came_along_is_merged_once(client: TestClient, db: D
     assert refusal(client, other)[0] == "nonce"
     found = client.get("/v1/bundles", params={"search_id": search_id}).json()["items"][0]
     assert (found["jobs"], found["merged"]) == (2, 2), "verifications that were not worth it are out for nobody"
+
+
+def test_a_dropped_or_settled_bundle_counts_what_its_listing_counts(client: TestClient, db: Database) -> None:
+    search_id, bundle = screening(client, db)
+    report = merged(client, screened(bundle, 0, 2.0), verification_line(bundle), unjudged_line(bundle, 1))
+    assert (report["merged"], report["unjudged"]) == (2, 1), report
+    assert client.get("/v1/bundles", params={"search_id": search_id}).json()["items"][0]["merged"] == 1
+    assert settled(client, bundle.id, "queue")["merged"] == 1
+    assert client.delete(f"/v1/bundles/{bundle.id}").json()["merged"] == 1
 
 
 def test_one_that_the_policy_asked_for_meanwhile_is_taken_over(client: TestClient, db: Database) -> None:
@@ -177,6 +197,33 @@ def test_a_forged_or_partial_verification_is_refused(client: TestClient, db: Dat
     assert refusal(client, partial)[0] == "verdict.workloads"
     assert refusal(client, {**line, "verdict": {**line["verdict"], "level": "screen"}})[0] == "verdict.level"
     assert [one.state for one in attempts(db, search_id) if one.kind == "verify"] == ["pending"]
+
+
+TUNED = 'TUNE = {"BLOCK": [64, 128]}\nBLOCK = 64\n\n\ndef run(x, y, out):\n    return BLOCK\n'
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["another verdict", "none told"])
+def test_one_of_what_another_run_s_sweep_chose_is_refused(client: TestClient, db: Database, told: bool) -> None:
+    search_id = created(db)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, [TUNED])
+    bundle = bundled(client, search_id)
+    first, second = (
+        {
+            **line,
+            "verdict": {**line["verdict"], "sweep": {"chosen": {"BLOCK": size}, "configurations": [], "seconds": 1}},
+        }
+        for line, size in ((screened(bundle, 0, 2.0), 128), (screened(bundle, 0, 2.0), 64))
+    )
+    merged(client, first)
+    line = verification_line(bundle, by=second)
+    if not told:
+        del line["screening_digest"]
+    field, expected = refusal(client, line)
+    assert field == "screening_digest"
+    assert expected.startswith(f"'{digest(first['verdict'])}', that of the merged verdict on its screening bj_")
+    assert nodes(db, search_id)[1].verification == "open", "the policy's own step is left to be judged"
+    assert merged(client, verification_line(bundle, by=first))["merged"] == 1
 
 
 def test_one_that_was_not_judged_changes_nothing_and_goes_with_its_bundle(client: TestClient, db: Database) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,14 @@ from warpsmith.kernels_db.store.tables import KernelRow, SearchRow, VerdictRow
 from warpsmith.service.api.kernel_export import check_exportable, collect_kernel
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
-from warpsmith.workers.gate.tunables import specialise
+from warpsmith.workers.gate.tunables import Tunables, read_tunables, specialise
 from warpsmith.workers.llm.prompt.requests import build
 from warpsmith.workers.queue.configurations import verify_configurations
 from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import sweeping
 from warpsmith.workers.steps.winners import keep_winner
 
 SOURCE = """
@@ -146,6 +148,22 @@ def test_sweeps_that_run_at_once_share_what_is_left(db: Database) -> None:
     steps.reconcile(db, driver.now + 60.0, SETTINGS)
     again = driver.claim(second.attempt_id, "another")
     assert again.sweep_s == pytest.approx(39.0 / 5)
+
+
+def test_of_many_that_wait_each_candidate_is_read_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(driver.db, create(driver.db, budget={"sweep_seconds": 40}), decide=small_policy(codes=1, ideas=6))
+    tuned = [SOURCE.replace("return ROWS", f"return ROWS + {100 + number}") for number in range(6)]
+    screenings = waiting_screenings(driver, tuned)
+    read: list[ast.Module] = []
+
+    def read_and_count(tree: ast.Module) -> Tunables | None:
+        read.append(tree)
+        return read_tunables(tree)
+
+    monkeypatch.setattr(sweeping, "read_tunables", read_and_count)
+    shares = [driver.claim(attempt_id, f"worker {number}").sweep_s for number, attempt_id in enumerate(screenings)]
+    assert shares == pytest.approx([40.0 / 6] * 6)
+    assert len(read) == len(tuned)
 
 
 def test_a_sweep_reserves_no_more_than_it_may_hold_at_all(db: Database) -> None:

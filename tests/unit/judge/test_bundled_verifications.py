@@ -12,7 +12,7 @@ from tests.support import steps_support
 from warpsmith.kernels_db.job.bundle import Champion, SignedVerification, digest
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.resolve import build_job
-from warpsmith.workers.judge.protocol.answers import BadDirectory
+from warpsmith.workers.judge.protocol.answers import BadDirectory, append_verdict
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 from warpsmith.workers.judge.protocol.directory import read_verifications
 from warpsmith.workers.judge.protocol.verifications import choose_verification, job_to_verify, read_verification
@@ -56,6 +56,7 @@ def test_the_best_accepted_candidate_is_verified_and_then_the_next_if_that_fails
     rejected = {name: found(None, "rejected", "verify") for name in ("v0", "v1")}
     assert chosen({**verdicts, **rejected}) is None
     assert chosen({}) is None
+    assert chosen({"s0": found(1.5)}) == "v0", "a screening that has no verdict holds nothing up"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,16 @@ def test_a_candidate_is_verified_with_the_numbers_that_its_sweep_chose() -> None
     candidate = job_to_verify(one, found(2.0, sweep=sweep))["candidate"]
     assert candidate is not None
     assert "\nN = 2\n" in candidate["source"]
+
+
+def test_its_verdict_says_which_screening_it_is_based_on(tmp_path: Path) -> None:
+    one, first, second = verification(0), found(2.0), found(2.1)
+    with (tmp_path / "verdicts.jsonl").open("wb", buffering=0) as file:
+        append_verdict(file, one, found(2.0, level="verify"), first)
+        append_verdict(file, one, first)
+    lines = [json.loads(text) for text in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    assert [text.get("screening_digest") for text in lines] == [digest(first), None]
+    assert digest(first) != digest(second)
 
 
 def test_a_line_that_verifies_nothing_is_refused() -> None:

@@ -148,6 +148,15 @@ def test_the_first_round_is_asked_for_while_the_baselines_travel(name: str) -> N
     assert away(policy=name, budget=Budget(model_calls=1))[0].params["calls"] == 1
 
 
+@pytest.mark.parametrize("origin", ["stored", "branch"])
+def test_seeds_are_judged_before_the_first_round_also_while_the_baselines_travel(origin: str) -> None:
+    seed = waiting(1, "coded")._replace(origin=origin, round=0)
+    assert away(seed, policy="idea_beam") == [Step("judge", "n1")]
+    assert away(seed._replace(state="judging"), policy="idea_beam") == []
+    first = away(accepted(1, 2.0, round=0, origin=origin), policy="idea_beam")
+    assert [(step.kind, step.node_id, step.ordinal) for step in first] == [("ideate", "n0", 1), ("ideate", "n1", 1)]
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_no_later_round_no_verification_and_no_end_comes_before_the_baselines(name: str) -> None:
     asked = root(state="judging", verdict=None, ideated=1, ideation="done")

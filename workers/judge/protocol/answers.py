@@ -24,6 +24,7 @@ from warpsmith.kernels_db.job.bundle import (
     SignedJob,
     SignedUnjudged,
     SignedVerdict,
+    digest,
     ticket_of,
 )
 from warpsmith.kernels_db.job.documents import Verdict
@@ -78,9 +79,12 @@ def opened_unjudged(path: Path) -> BinaryIO:
         raise BadDirectory(f"{path.name}: found {error}, expected a file that can be written") from None
 
 
-def append_verdict(file: BinaryIO, job: SignedJob, verdict: Verdict) -> None:
-    """Write the verdict on a job."""
-    line: SignedVerdict = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": _host()}
+def append_verdict(file: BinaryIO, job: SignedJob, verdict: Verdict, screened: Verdict | None = None) -> None:
+    """Write the verdict on a job; `screened`: of a verification that came along, the verdict on its screening."""
+    signed = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": _host()}
+    line = cast("SignedVerdict", signed)
+    if screened is not None:
+        line["screening_digest"] = digest(screened)
     _append(file, line)
 
 

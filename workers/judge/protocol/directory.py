@@ -53,7 +53,6 @@ from warpsmith.workers.judge.protocol.answers import (
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError, judge_environment
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 from warpsmith.workers.judge.protocol.verifications import (
-    as_signed_job,
     choose_verification,
     job_to_verify,
     read_verification,
@@ -94,21 +93,25 @@ class _Bundle:
     judged: dict[str, Verdict]
     verdicts: BinaryIO
 
-    def next_verification(self) -> SignedJob | None:
+    def next_verification(self) -> SignedVerification | None:
         """Return the verification that the verdicts so far make worth it."""
         chosen = choose_verification(self.verifications, self.judged)
         if chosen is None:
             return None
-        return as_signed_job(chosen, job_to_verify(chosen, self.judged[chosen["screening"]]))
+        return {**chosen, "job": job_to_verify(chosen, self.judged[chosen["screening"]])}
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One job, its bundle, and the file for the reason where it cannot be judged."""
+    """One job, its bundle, and the file for the reason where it cannot be judged.
+
+    screened: of a verification that came along, the verdict on its screening.
+    """
 
     bundle: _Bundle
     job: SignedJob
     unjudged: BinaryIO
+    screened: Verdict | None = None
 
 
 def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float) -> int:
@@ -346,7 +349,7 @@ def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_
                     append_unjudged(one.unjudged, one.job, error)
                     say(f"{place}: no verdict: {error}")
                     continue
-                append_verdict(one.bundle.verdicts, one.job, verdict)
+                append_verdict(one.bundle.verdicts, one.job, verdict, one.screened)
                 one.bundle.judged[one.job["nonce"]] = verdict
                 say(f"{place}: {one.bundle.header['op']}, {_summary(verdict)} ({seconds:.1f} s)")
             return without
@@ -355,7 +358,9 @@ def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_
             left = len(judge_these([_Asked(bundle, job, file) for bundle, file in opened for job in bundle.waiting]))
             going = list(opened)
             while asked := [
-                _Asked(bundle, job, file) for bundle, file in going if (job := bundle.next_verification()) is not None
+                _Asked(bundle, job, file, screened=bundle.judged[job["screening"]])
+                for bundle, file in going
+                if (job := bundle.next_verification()) is not None
             ]:  # each turn verifies another candidate, or leaves its bundle out
                 failed = judge_these(asked)
                 left += len(failed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from warpsmith.kernels_db.job.bundle import Champion, SignedJob, SignedVerification
+from warpsmith.kernels_db.job.bundle import Champion, SignedVerification
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.job.strict_json import read_strictly
 from warpsmith.workers.gate.tunables import specialise
@@ -56,11 +56,6 @@ def job_to_verify(verification: SignedVerification, screened: Verdict) -> Job:
     if candidate is None or sweep is None:
         return job
     return {**job, "candidate": {**candidate, "source": specialise(candidate["source"], sweep["chosen"])}}
-
-
-def as_signed_job(verification: SignedVerification, job: Job) -> SignedJob:
-    """Return the ticket and signature of a verification with the job that is judged for it."""
-    return {**cast("SignedJob", verification), "job": job}
 
 
 def _beats(found: Verdict, champion: Champion) -> bool:
