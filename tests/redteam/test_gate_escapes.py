@@ -291,6 +291,16 @@ CASES = [
     Case("kept_by_autotune_under_a_known_name", "c = 1\nCONFIGS = [triton.Config({'C': c}) for c in ([],)]\n@triton.autotune(configs=CONFIGS, key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    C += [0]\n---f[(1,)](x)", "CONFIGS = [triton.Config({'C': c}, num_warps=w) for c, w in [[1, 4], [2, 8]]]\n@triton.autotune(configs=CONFIGS, key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    x += C * 2\n---f[(1,)](x)", "outlives the call", "triton", "both"),
     Case("kept_in_a_grid", "SEEN = []\ndef blocks(c):\n    c += [0]\n    return len(c)\n---g = lambda meta, c=SEEN: (blocks(c),)\n    add[g](x, y, out, 1, BLOCK=1024)", "def blocks(n, b):\n    c = triton.cdiv(n, b)\n    c += 1\n    return c\n---g = lambda meta: (blocks(64, meta['BLOCK']),)\n    add[g](x, y, out, 1, BLOCK=1024)", "outlives the call", "triton", "both"),
     Case("kept_in_a_layout", "C = gl.PaddedSharedLayout([[2, 1]], [[1]], [], [8])\n---c = C.shape\n    c += [0]", "C = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))\n---c = x.shape[0]\n    c += 1", "outlives the call", "gluon", "both"),
+    Case("layout_prints_a_tensor", "t = f'{gl.SliceLayout(x.view(-1)[0], 0)}'", "t = f'{gl.SliceLayout(x.shape[0], 0)}'", 'SliceLayout` of a tensor', 'gluon'),
+    Case("layouts_compare_tensors", 't = gl.SliceLayout(x.view(-1)[0], 0) == gl.SliceLayout(y.view(-1)[0], 0)', 't = gl.SliceLayout(x.ndim, 0) == gl.SliceLayout(y.ndim, 0)', 'SliceLayout` of a tensor', 'gluon'),
+    Case("layout_changes_a_tensor", 't = gl.NVMMASharedLayout.get_default_for([8, 8], gl.float32, cga_layout=[[x.view(-1)[0], 0]])', 't = gl.NVMMASharedLayout.get_default_for([8, 8], gl.float32, cga_layout=[[x.ndim, 0]])', 'get_default_for` of a tensor', 'gluon'),
+    Case("layout_of_a_starred_tensor", 't = gl.SliceLayout(*(x, 0))', 't = gl.SliceLayout(*(1, 0))', 'SliceLayout` of a tensor', 'gluon'),
+    Case("cdiv_of_tensors", 't = triton.cdiv(x, y)', 't = triton.cdiv(x.numel(), y.numel())', '`triton.cdiv` of a tensor', 'triton'),
+    Case("next_power_of_2_of_a_tensor", 't = triton.next_power_of_2(n=x)', 't = triton.next_power_of_2(n=x.numel())', '`triton.next_power_of_2` of a tensor', 'triton'),
+    Case("descriptor_prints", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = f'{d}'", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = f'{d.shape}'", 'printing a tensor', 'triton', 'both'),
+    Case("descriptor_of_a_tensor_as_stride", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(x, [64], [y[0]], [64])", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(base=x, shape=[64], strides=[y.stride(0)], block_shape=[64])", "a tensor in the shape", "triton", "both"),
+    Case("descriptors_compare", 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d == TensorDescriptor.from_tensor(y, [64])', 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d.shape == y.shape', 'a comparison of tensors', 'triton', 'both'),
+    Case("gluon_descriptor_prints", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d}'", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d.shape}'", 'printing a tensor', 'gluon'),
 ]
 # fmt: on
 
@@ -312,7 +322,12 @@ CASES += [
     for case in CASES
     # what host code may not do in C++ it may not do in Gluon; the rest of those cases is about C++'s sources
     # Gluon has no interpreter, and compiled `c += d` is `c = c + d`.
-    if (case.language == "triton" and case.name != "triton_runs_gluon" and case.said != "outlives the call")
+    # Its descriptors take a layout too, and have cases of their own.
+    if (
+        case.language == "triton"
+        and case.said != "outlives the call"
+        and not re.search("import gluon|tensor_descriptor import", case.escape)
+    )
     or (case.language == "cpp" and not re.search("cpp|kernel", case.escape + case.sibling + case.said))
 ]
 

@@ -16,7 +16,6 @@ from warpsmith.workers.gate.expressions import COMPREHENSIONS
 from warpsmith.workers.gate.problems import Problem
 from warpsmith.workers.gate.scope import Scope
 
-_CDIV = frozenset({"triton.cdiv", "triton.next_power_of_2"})
 _NUMBERS = allowed.names("abs all any bool divmod float int len pow range round")
 """Builtins whose result is made of numbers, whatever they are given."""
 _ARRANGING = allowed.names("enumerate list reversed sorted zip")
@@ -71,7 +70,7 @@ class _Constants:
             dotted = self.scope.dotted(node.func) or ""
             if dotted.endswith(".language.constexpr"):
                 return all(self.plain(argument, variables) for argument in node.args) and not node.keywords
-            return dotted in allowed.MATH | _CDIV
+            return dotted in allowed.NUMBER_CALLS
         return False
 
     def _one_flat(self, call: ast.Call) -> bool:
@@ -276,7 +275,7 @@ class _Flow:
     def _call_holds(self, here: str, call: ast.Call) -> bool:
         function = call.func
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if self.scope.dotted(function) in allowed.MATH | _CDIV:
+        if self.scope.dotted(function) in allowed.NUMBER_CALLS:
             return False
         if isinstance(function, ast.Name):
             if function.id in self.functions:
