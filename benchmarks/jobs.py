@@ -11,11 +11,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from warpsmith.kernels_db.job.documents import Job, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import (
+    CandidateLanguage,
+    Job,
+    Level,
+    ResolvedInput,
+    ResolvedOutput,
+    ResolvedWorkload,
+)
 
 CPU = f"cpu:{platform.machine()}"
 Role = Literal["bench", "test", "holdout"]
-Language = Literal["cpp", "triton", "cuda", "gluon", "python"]
+Language = CandidateLanguage
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "int16": 2, "float64": 8, "int64": 8}
 """Sizes of elements; every other dtype has 4 bytes."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import judge_entry
 from tests.kinds import nightly_but
+from warpsmith.kernels_db.job.languages import GATED
 from warpsmith.workers.gate import check
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
@@ -93,3 +96,66 @@ def test_the_gate_refuses_the_python_attacks_alone(device: Device) -> None:
             problems = [problem for problem in problems if entry.says not in problem.message]
         expected = isinstance(entry, Cheat) and "gate" in entry.gates
         assert bool(problems) == expected, f"{entry.id}: {problems[:2]}"
+
+
+CHEATS_NOT_IN_GLUON = frozenset(
+    {
+        "accumulates in float16",
+        "computes many calls in one launch",
+        "drops the last terms of its sums",
+        "multiplies a matrix with itself",
+        "multiplies in TF32",
+        "multiplies in bfloat16",
+        "names an expert twice",
+        "nearest code in bfloat16",
+        "prepares its weights once",
+        "returns the constant mean of a softmax",
+        "returns zeros for a softmax over a long row",
+        "skips factors near zero",
+        "takes a matrix for diagonal",
+        "takes a matrix for symmetric",
+        "works only where its output is poisoned",
+    }
+)
+"""Triton's cheats that use what Gluon has not, such as `tl.dot` and blocks of two axes."""
+CONTROLS_NOT_IN_GLUON = frozenset(
+    {
+        "argmax",
+        "convolution",
+        "gate, first of equals",
+        "gelu",
+        "histogram by atomics",
+        "int8 by libdevice",
+        "matrix product",
+        "matrix product by split sums",
+        "matrix product of split bfloat16",
+        "matrix product of three TF32",
+        "matrix product, bfloat16",
+        "matrix product, float16",
+        "multiplies in float32",
+        "multiplies numbers split in three",
+        "nearest code by differences",
+        "nearest code by products",
+        "nearest code in float64",
+        "normalises by Welford, bfloat16",
+        "normalises by Welford, float16",
+        "recurrence",
+        "sums bfloat16 in lanes",
+        "sums bfloat16 in rounded parts",
+        "sums by Kahan",
+        "sums float16 in rounded parts",
+        "sums float64 in lanes",
+        "uses forbidden words and tunes itself",
+    }
+)
+"""Triton's controls that do."""
+
+
+@pytest.mark.parametrize(("those", "expected"), [(cheats, CHEATS_NOT_IN_GLUON), (controls, CONTROLS_NOT_IN_GLUON)])
+def test_what_is_left_out_for_gluon_is_known(
+    those: Callable[[Device], Sequence[Cheat | Control]], expected: frozenset[str]
+) -> None:
+    """A change of the translation must not leave out more unseen."""
+    entries = [entry for entry in those("cuda") if not (isinstance(entry, Cheat) and entry.gates == {"gate"})]
+    names = {language: {entry.name for entry in entries if entry.language == language} for language in GATED}
+    assert names["triton"] - names["gluon"] == expected

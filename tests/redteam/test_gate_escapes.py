@@ -250,7 +250,7 @@ CASES = [
     # Gluon.
     Case("gluon_prints", "    gl.static_print(i)", "    gl.static_assert(BLOCK > 0)", "static_print", "gluon", "kernel"),
     Case("gluon_of_blackwell", "from triton.experimental.gluon.language.nvidia.blackwell import tcgen05_mma\n", "from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma\n", "blackwell.tcgen05_mma` is not allowed", "gluon", "module"),
-    Case("gluon_of_amd", "    t = gl.amd.cdna3.mfma(i, i, i)", "    gl.nvidia.hopper.fence_async_shared()", "amd.cdna3.mfma", "gluon", "kernel"),
+    Case("gluon_of_amd", "    t = gl.amd.cdna3.mfma(i, i, i)", "    gl.nvidia.hopper.fence_async_shared()", "expected a function of gluon.language, its nvidia.ampere and nvidia.hopper,", "gluon", "kernel"),
     Case("gluon_python_while_compiling", "@gluon.constexpr_function\ndef f(a):\n    return a\n", "@gluon.jit\ndef f(a):\n    return a\n", "decorator `gluon.constexpr_function`", "gluon", "module"),
     Case("gluon_runs_triton", "@triton.jit\ndef f(a):\n    return a\n", "@gluon.jit(noinline=True)\ndef f(a):\n    return a\n", "decorator `triton.jit`", "gluon", "module"),
     Case("gluon_hooks", "@gluon.jit(launch_metadata=run)\ndef f(a):\n    return a\n", "@gluon.jit(do_not_specialize=['a'])\ndef f(a):\n    return a\n", "keyword 'launch_metadata'", "gluon", "module"),
@@ -264,6 +264,43 @@ CASES = [
     Case("gluon_descriptor_arithmetic", "t = TensorDescriptor.from_tensor(x + y, [64], gl.NVMMASharedLayout(0, 32, 1))", "t = TensorDescriptor.from_tensor(x.view(-1), [64], gl.NVMMASharedLayout(0, 32, 1))", "arithmetic on a tensor", "gluon"),
     Case("triton_runs_gluon", "from triton.experimental import gluon\n", "from triton import cdiv\n", "import of `triton.experimental.gluon`", "triton", "module"),
     Case("graphs", "torch.cuda.CUDAGraph()", "t = torch.empty(4, device=x.device)", "`torch.cuda.CUDAGraph`", "cuda"),
+    # Values that outlive a call.
+    Case("kept_list", "SEEN = []\n---c = SEEN\n    c += [0]", "SIZES = [4, 8]\n---c = list(SIZES)\n    c += [0]\n    c = SIZES[0]\n    c *= 2", "outlives the call", place="both"),
+    Case("kept_list_times", "SEEN = [1]\n---c = SEEN\n    c *= 2", "ONE = 1\n---c = ONE\n    c *= 2", "outlives the call", place="both"),
+    Case("kept_table", "SEEN = {}\n---d = SEEN\n    d |= {x.data_ptr(): 1}", "---d = {}\n    d |= {x.data_ptr(): 1}", "outlives the call", place="both"),
+    Case("kept_inside", "SEEN = {1: [0]}\n---c = SEEN[1]\n    c += [0]", "SIZES = {1: 4}\n---c = SIZES[1]\n    c += 1", "outlives the call", place="both"),
+    Case("kept_by_get", "SEEN = {1: [0]}\n---c = SEEN.get(1)\n    c += [0]", "SIZES = {1: 4}\n---c = SIZES.get(1)\n    c += 1", "outlives the call", place="both"),
+    Case("kept_in_a_loop", "SEEN = ([0], [0])\n---for c in SEEN:\n        c += [0]", "SIZES = (4, 8)\n---for c in SIZES:\n        c += 1", "outlives the call", place="both"),
+    Case("kept_in_a_helper", "SEEN = []\ndef count(c):\n    c += [0]\n    return len(c)\n---t = count(SEEN)", "SIZES = [4]\ndef count(c):\n    c += [0]\n    return len(c)\n---t = count([1]) + count(sorted(SIZES))", "outlives the call", place="both"),
+    Case("kept_that_a_helper_returns", "SEEN = []\ndef seen():\n    return SEEN\n---c = seen()\n    c += [0]", "def fresh():\n    return []\n---c = fresh()\n    c += [0]", "outlives the call", place="both"),
+    Case("kept_by_a_builtin", "SEEN = [[0]]\n---c = max(SEEN)\n    c += [0]", "SIZES = [4]\n---c = max(SIZES)\n    c += 1", "outlives the call", place="both"),
+    Case("kept_by_a_sum", "SEEN = [0]\n---c = sum([], SEEN)\n    c += [0]", "SIZES = [4]\n---c = sum(SIZES)\n    c += 1", "outlives the call", place="both"),
+    Case("kept_by_a_choice", "SEEN = []\n---c = SEEN if x.ndim else []\n    c += [0]", "---c = [1] if x.ndim else []\n    c += [0]", "outlives the call", place="both"),
+    Case("kept_in_a_default", "SEEN = []\ndef count(c=SEEN):\n    c += [0]\n    return 0\n---t = count()", "ONE = 1\ndef count(c=ONE):\n    c += 1\n    return 0\n---t = count()", "outlives the call", place="both"),
+    Case("kept_bare", "SEEN = []\n---SEEN += [0]", "SEEN = []\n---c = [*SEEN]", "outlives the call", place="both"),
+    Case("kept_inside_a_default", "def count(c=([],)):\n    return 0\n---t = count()", "def count(c=((1, 2), 3)):\n    return 0\n---t = count()", "a default value lives", place="both"),
+    Case("kept_by_a_comprehension", "SEEN = [0]\n---t = [0 for SEEN[0] in (1,)]", "SEEN = [0]\n---t = [0 for i, (j, *k) in ((1, (2, 3)),)]", "assignment to Subscript", place="both"),
+    Case("kept_iterator", "SEEN = (i for i in range(30))\n---t = any(SEEN)", "SIZES = tuple(i for i in range(30))\n---t = any(SIZES)", "an iterator at module level", place="both"),
+    Case("kept_zip", "SEEN = [zip((1, 2), (3, 4))]\n---t = list(SEEN[0])", "PAIRS = [a + b for a, b in zip((1, 2), (3, 4))]\n---t = list(PAIRS)", "an iterator at module level", place="both"),
+    Case("kept_behind_an_import", "SEEN = []\ntry:\n    import math as m\nexcept ImportError:\n    SEEN = None\n---c = SEEN\n    c += [0]", "ONE = 1\n---c = ONE\n    c += 1", "outlives the call", place="both"),
+    Case("flags_of_an_unpacked_name", 'FLAGS, ONE = ("-fplugin=a.so",), 1\nother = cpp.compile(r"""extern "C" void f(float* x) {{}}""", flags=FLAGS)\n', 'FLAGS = ("-O2",)\nother = cpp.compile(r"""extern "C" void f(float* x) {{}}""", flags=FLAGS)\n', "flags: found", place="module"),
+    Case("kept_in_a_kernel", "SEEN = []\n@triton.jit\ndef f(x):\n    c = SEEN\n    c += [0]\n---pass", "ONE, TWO = tl.constexpr(1), 2\n@triton.jit\ndef f(x):\n    c = ONE\n    c += 1\n    x += c\n---pass", "outlives the call", "triton", "both"),
+    Case("kept_through_a_launch", "SEEN = []\n@triton.jit\ndef f(c):\n    c += [0]\n---f[(1,)](SEEN)", "@triton.jit\ndef f(c):\n    c += 1\n---f[(1,)](x)", "outlives the call", "triton", "both"),
+    Case("kept_by_heuristics", "SEEN = []\n@triton.heuristics({'C': lambda args: SEEN})\n@triton.jit\ndef f(x, C: tl.constexpr):\n    C += [0]\n---f[(1,)](x)", "@triton.heuristics({'C': lambda args: triton.next_power_of_2(args['x'])})\n@triton.jit\ndef f(x, C: tl.constexpr):\n    C += 1\n---f[(1,)](x)", "outlives the call", "triton", "both"),
+    Case("kept_by_autotune", "@triton.autotune(configs=[triton.Config({'C': []})], key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    C += [0]\n---f[(1,)](x)", "CONFIGS = [triton.Config({'C': c}) for c in (1, 2)]\n@triton.autotune(configs=CONFIGS, key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    n = C * 2\n    n += 1\n    x += n\n---f[(1,)](x)", "outlives the call", "triton", "both"),
+    Case("kept_by_autotune_under_a_known_name", "c = 1\nCONFIGS = [triton.Config({'C': c}) for c in ([],)]\n@triton.autotune(configs=CONFIGS, key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    C += [0]\n---f[(1,)](x)", "CONFIGS = [triton.Config({'C': c}, num_warps=w) for c, w in [[1, 4], [2, 8]]]\n@triton.autotune(configs=CONFIGS, key=[])\n@triton.jit\ndef f(x, C: tl.constexpr):\n    x += C * 2\n---f[(1,)](x)", "outlives the call", "triton", "both"),
+    Case("kept_in_a_grid", "SEEN = []\ndef blocks(c):\n    c += [0]\n    return len(c)\n---g = lambda meta, c=SEEN: (blocks(c),)\n    add[g](x, y, out, 1, BLOCK=1024)", "def blocks(n, b):\n    c = triton.cdiv(n, b)\n    c += 1\n    return c\n---g = lambda meta: (blocks(64, meta['BLOCK']),)\n    add[g](x, y, out, 1, BLOCK=1024)", "outlives the call", "triton", "both"),
+    Case("kept_in_a_layout", "C = gl.PaddedSharedLayout([[2, 1]], [[1]], [], [8])\n---c = C.shape\n    c += [0]", "C = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))\n---c = x.shape[0]\n    c += 1", "outlives the call", "gluon", "both"),
+    Case("layout_prints_a_tensor", "t = f'{gl.SliceLayout(x.view(-1)[0], 0)}'", "t = f'{gl.SliceLayout(x.shape[0], 0)}'", 'SliceLayout` of a tensor', 'gluon'),
+    Case("layouts_compare_tensors", 't = gl.SliceLayout(x.view(-1)[0], 0) == gl.SliceLayout(y.view(-1)[0], 0)', 't = gl.SliceLayout(x.ndim, 0) == gl.SliceLayout(y.ndim, 0)', 'SliceLayout` of a tensor', 'gluon'),
+    Case("layout_changes_a_tensor", 't = gl.NVMMASharedLayout.get_default_for([8, 8], gl.float32, cga_layout=[[x.view(-1)[0], 0]])', 't = gl.NVMMASharedLayout.get_default_for([8, 8], gl.float32, cga_layout=[[x.ndim, 0]])', 'get_default_for` of a tensor', 'gluon'),
+    Case("layout_of_a_starred_tensor", 't = gl.SliceLayout(*(x, 0))', 't = gl.SliceLayout(*(1, 0))', 'SliceLayout` of a tensor', 'gluon'),
+    Case("cdiv_of_tensors", 't = triton.cdiv(x, y)', 't = triton.cdiv(x.numel(), y.numel())', '`triton.cdiv` of a tensor', 'triton'),
+    Case("next_power_of_2_of_a_tensor", 't = triton.next_power_of_2(n=x)', 't = triton.next_power_of_2(n=x.numel())', '`triton.next_power_of_2` of a tensor', 'triton'),
+    Case("descriptor_prints", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = f'{d}'", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = f'{d.shape}'", 'printing a tensor', 'triton', 'both'),
+    Case("descriptor_of_a_tensor_as_stride", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(x, [64], [y[0]], [64])", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(base=x, shape=[64], strides=[y.stride(0)], block_shape=[64])", "a tensor in the shape", "triton", "both"),
+    Case("descriptors_compare", 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d == TensorDescriptor.from_tensor(y, [64])', 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d.shape == y.shape', 'a comparison of tensors', 'triton', 'both'),
+    Case("gluon_descriptor_prints", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d}'", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d.shape}'", 'printing a tensor', 'gluon'),
 ]
 # fmt: on
 
@@ -284,7 +321,13 @@ CASES += [
     gluon_of(case)
     for case in CASES
     # what host code may not do in C++ it may not do in Gluon; the rest of those cases is about C++'s sources
-    if (case.language == "triton" and case.name != "triton_runs_gluon")
+    # Gluon has no interpreter, and compiled `c += d` is `c = c + d`.
+    # Its descriptors take a layout too, and have cases of their own.
+    if (
+        case.language == "triton"
+        and case.said != "outlives the call"
+        and not re.search("import gluon|tensor_descriptor import", case.escape)
+    )
     or (case.language == "cpp" and not re.search("cpp|kernel", case.escape + case.sibling + case.said))
 ]
 

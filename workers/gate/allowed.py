@@ -87,16 +87,15 @@ GLUON_LAYOUTS = names(
     """,
     f"{_GLUON}.language.",
 )
-"""Values that say which thread holds which element. They are made on the host as in a kernel, and hold no tensor."""
+"""Values that say which thread holds which element. They are made on the host as in a kernel.
 
-HOST_CALLS = (
-    MATH
-    | SCRATCH
-    | GLUON_LAYOUTS
-    | {
-        "torch.cuda.get_device_properties",
-        "triton.cdiv",
-        "triton.next_power_of_2",
+They keep what they are given, unchecked, so `tensors` refuses a tensor among it.
+"""
+
+NUMBER_CALLS = MATH | names("cdiv next_power_of_2", "triton.")
+"""Functions of numbers alone. Triton's two are Python's operators, which on a tensor are torch's."""
+DESCRIPTORS = frozenset(
+    {
         "triton.tools.tensor_descriptor.TensorDescriptor",
         "triton.tools.tensor_descriptor.TensorDescriptor.from_tensor",
         f"{_GLUON}.nvidia.hopper.TensorDescriptor",
@@ -104,6 +103,8 @@ HOST_CALLS = (
         "kernels_db.runtime.cuda.tensor_map",
     }
 )
+"""What describes a tensor to a kernel, and holds it."""
+HOST_CALLS = NUMBER_CALLS | SCRATCH | GLUON_LAYOUTS | DESCRIPTORS | {"torch.cuda.get_device_properties"}
 HOST_ATTRIBUTES = names("T device dtype index is_cuda itemsize mT major minor multi_processor_count ndim shape type")
 """Attributes of any value in `run` and helpers."""
 

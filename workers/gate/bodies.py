@@ -6,10 +6,10 @@ import ast
 
 from warpsmith.workers.gate.expressions import COMPREHENSIONS, Expressions, spelled
 
-_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call, *COMPREHENSIONS)
 
 
-def _bound(node: ast.AST) -> str | None:
+def bound_name(node: ast.AST) -> str | None:
     """Return the name that `node` binds."""
     if isinstance(node, ast.arg):
         return node.arg
@@ -33,7 +33,7 @@ class Body(Expressions):
 
         Parameters, targets, comprehension variables.
         """
-        bound = [name for node in ast.walk(function) if (name := _bound(node)) is not None]
+        bound = [name for node in ast.walk(function) if (name := bound_name(node)) is not None]
         self.locals = frozenset(bound)
         for name in sorted(self.locals):
             if name.startswith("__"):
@@ -48,7 +48,7 @@ class Body(Expressions):
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             self.annotation(argument.annotation)
         for default in (*arguments.defaults, *arguments.kw_defaults):
-            if isinstance(default, _MUTABLE):
+            if default is not None and any(isinstance(part, _MUTABLE) for part in ast.walk(default)):
                 self.refuse(
                     default, "a default value lives from call to call: expected a constant or a tuple of constants"
                 )

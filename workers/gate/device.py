@@ -50,7 +50,11 @@ class Kernel(Body):
         dotted = self.scope.dotted(node)
         if dotted is not None:
             if dotted not in self.scope.kernel_names | allowed.KERNEL_VALUES:
-                where = "gluon.language and its nvidia.hopper" if self.scope.language == "gluon" else "triton.language"
+                where = (
+                    "gluon.language, its nvidia.ampere and nvidia.hopper,"
+                    if self.scope.language == "gluon"
+                    else "triton.language"
+                )
                 self.refuse(node, f"`{dotted}` is not allowed in a kernel: expected a function of {where} or libdevice")
         elif node.attr not in self._attributes:
             self.refuse(

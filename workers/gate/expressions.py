@@ -98,10 +98,22 @@ class Expressions:
         elif self._is_plain(node):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
                 self.matmul(node)
+            if isinstance(node, ast.comprehension):
+                self._variables(node.target)
             for child in ast.iter_child_nodes(node):
                 self.expression(child)
         else:
             self.refuse(node, f"{spelled(node)} is not allowed {self.where}")
+
+    def _variables(self, node: ast.expr) -> None:
+        """Check what a comprehension assigns: names of its own, so that nothing outlives it."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            for element in node.elts:
+                self._variables(element)
+        elif isinstance(node, ast.Starred):
+            self._variables(node.value)
+        elif not isinstance(node, ast.Name):
+            self.refuse(node, f"assignment to {spelled(node)} is not allowed: expected a name in the comprehension")
 
     def _is_plain(self, node: ast.AST) -> bool:
         if isinstance(node, ast.comprehension) and node.is_async:

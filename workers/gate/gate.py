@@ -6,8 +6,8 @@ An allow-list of syntax, imports, names, attributes and calls. What a candidate 
   under `@triton.autotune` or `@triton.heuristics`; plain helper functions; `kernels = cpp.compile(<constant>)`; one
   `run`; an optional import in try/except ImportError.
 - `run` and helpers: shape arithmetic, scratch memory, views, branches, `for` and `while` (the judge's clock ends one
-  that does not end), assert and raise, launches of its own kernels. Assignments bind local names alone, so nothing
-  outlives a call.
+  that does not end), assert and raise, launches of its own kernels. Assignments bind local names alone, and `+=` and
+  its like change nothing that the module keeps (`kept`), so nothing outlives a call.
 - a tensor is viewed or passed to a kernel; arithmetic, comparison or truth of a tensor on the host is a library op
   (`tensors`).
 - `run` launches a kernel, and what it passes fits the kernel's parameters (`launches`).
@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 from warpsmith.workers.gate import allowed
+from warpsmith.workers.gate.kept import kept_problems
 from warpsmith.workers.gate.kinds import Kind
 from warpsmith.workers.gate.launches import launch_problems
 from warpsmith.workers.gate.module import Module
@@ -72,7 +73,7 @@ def check(
     Module(scope, problems, library).check(tree, parameters)
     problems += tunable_problems(tree)
     if not problems:
-        problems = tensor_problems(tree, scope, library, frozenset(scalars))
+        problems = tensor_problems(tree, scope, library, frozenset(scalars)) + kept_problems(scope)
     if not problems:
         problems = launch_problems(scope, library, _given(parameters, scalars, kinds or {}))
     return sorted(set(problems))

@@ -25,6 +25,7 @@ from warpsmith.workers.gate.scope import (
     statements,
 )
 
+_READERS = frozenset({"list", "sorted", "sum", "tuple"})
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 
 
@@ -172,6 +173,22 @@ class Module(Expressions):
             self._compile(call)
         else:
             self.expression(node.value)
+            self._iterators(node.value)
+
+    def _iterators(self, value: ast.expr | None) -> None:
+        """Refuse a constant that is, or holds, an iterator: how far it was read would outlive a call."""
+        waiting: list[ast.AST] = [] if value is None else [value]
+        while waiting:
+            node = waiting.pop()
+            if _is_iterator(node):
+                self.refuse(node, "an iterator at module level remembers what was read: expected a list or tuple")
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _READERS:
+                for argument in node.args:  # read to its end here
+                    waiting += list(ast.iter_child_nodes(argument)) if _is_iterator(argument) else [argument]
+            elif isinstance(node, ast.comprehension):
+                waiting += list(ast.iter_child_nodes(node.iter)) if _is_iterator(node.iter) else [node.iter]
+            else:
+                waiting += list(ast.iter_child_nodes(node))
 
     def _compile(self, call: ast.Call) -> None:
         """`cpp.compile(r\"\"\"...\"\"\", flags=(...))`: everything constant."""
@@ -191,10 +208,9 @@ class Module(Expressions):
         self._flags(arguments.get("flags"))
 
     def _flags(self, node: ast.expr | None) -> None:
-        if isinstance(node, ast.Name):
-            node = self.scope.constants.get(node.id)
         if node is None:
             return
+        node = constant_literal(self.scope, node)
         entries = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
         values = [entry.value if isinstance(entry, ast.Constant) else None for entry in entries]
         language = self.scope.language
@@ -270,6 +286,13 @@ class Module(Expressions):
                 f"a call of {spelled(node.func)} is not allowed at module level: "
                 "expected a compile, or arithmetic on constants",
             )
+
+
+def _is_iterator(node: ast.AST) -> bool:
+    """Check whether `node` makes an iterator."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("enumerate", "reversed", "zip")
+    return isinstance(node, ast.GeneratorExp)
 
 
 def _bound(node: ast.stmt) -> Iterator[tuple[str, str]]:

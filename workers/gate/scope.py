@@ -14,7 +14,8 @@ class Scope:
     """Module-level names.
 
     `imports` maps a local name to its dotted name; `compiled` maps a name to the C source behind it (None where that is
-    not constant).
+    not constant). `constants` maps a name to its value, None where that is not known or is one of several that were
+    unpacked; `unpacked` has these, where each stands beside its name.
     """
 
     language: str
@@ -23,6 +24,7 @@ class Scope:
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     compiled: dict[str, str | None] = field(default_factory=dict)
     constants: dict[str, ast.expr | None] = field(default_factory=dict)
+    unpacked: dict[str, ast.expr] = field(default_factory=dict)
 
     @property
     def decorators(self) -> Mapping[str, frozenset[str]]:
@@ -85,7 +87,8 @@ def read_scope(tree: ast.Module, language: str) -> Scope:
         if optional and isinstance(statement, ast.Assign):
             for target in statement.targets:
                 if isinstance(target, ast.Name) and not scope.fixed(target.id):
-                    scope.constants[target.id] = statement.value
+                    # Which of two values it has is not known here.
+                    scope.constants[target.id] = None if target.id in scope.constants else statement.value
     return scope
 
 
@@ -117,6 +120,10 @@ def constant_text(scope: Scope, node: ast.expr) -> str | None:
 def _bind(scope: Scope, target: ast.expr, value: ast.expr) -> None:
     if isinstance(target, (ast.Tuple, ast.List)):
         scope.constants.update({element.id: None for element in target.elts if isinstance(element, ast.Name)})
+        parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+        if len(parts) == len(target.elts) and not any(isinstance(p, ast.Starred) for p in (*parts, *target.elts)):
+            pairs = zip(target.elts, parts, strict=True)
+            scope.unpacked.update({element.id: part for element, part in pairs if isinstance(element, ast.Name)})
     elif isinstance(target, ast.Name):
         call = compile_call(scope, value)
         if call is None:

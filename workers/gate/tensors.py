@@ -114,7 +114,8 @@ class _Flow:
         function = call.func
         dotted = self.scope.dotted(function)
         if dotted is not None:
-            return dotted in allowed.SCRATCH or dotted in self.library
+            # A descriptor prints and compares the tensor that it describes.
+            return dotted in allowed.SCRATCH | allowed.DESCRIPTORS or dotted in self.library
         if isinstance(function, ast.Name):
             if function.id in self.scope.functions:
                 return function.id in self.returning
@@ -170,11 +171,18 @@ class _Flow:
         return None
 
     def _misused_call(self, here: str, call: ast.Call) -> str | None:
-        """Name a number builtin, or a function of math, that is given a tensor."""
+        """Name a number builtin, a function of numbers or a layout that is given a tensor."""
         name = call.func.id if isinstance(call.func, ast.Name) else None
         dotted = self.scope.dotted(call.func)
-        number = name in allowed.BUILTINS - allowed.CONTAINER_BUILTINS or dotted in allowed.MATH
+        number = name in allowed.BUILTINS - allowed.CONTAINER_BUILTINS or dotted in allowed.NUMBER_CALLS
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if number and any(self.holds(here, argument) for argument in given):
             return f"`{name or dotted}` of a tensor is a library op"
+        if dotted in allowed.GLUON_LAYOUTS and any(self.holds(here, argument) for argument in given):
+            return f"`{dotted}` of a tensor reads or changes its values"
+        if dotted in allowed.DESCRIPTORS:
+            parts = [part for i, part in enumerate(call.args) if i or isinstance(part, ast.Starred)]
+            parts += [keyword.value for keyword in call.keywords if keyword.arg not in ("base", "tensor")]
+            if any(self.holds(here, part) for part in parts):
+                return f"a tensor in the shape that `{dotted}` is given is read on the host"
         return None
