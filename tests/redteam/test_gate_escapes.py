@@ -301,6 +301,9 @@ CASES = [
     Case("descriptor_of_a_tensor_as_stride", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(x, [64], [y[0]], [64])", "from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor(base=x, shape=[64], strides=[y.stride(0)], block_shape=[64])", "a tensor in the shape", "triton", "both"),
     Case("descriptors_compare", 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d == TensorDescriptor.from_tensor(y, [64])', 'from triton.tools.tensor_descriptor import TensorDescriptor\n---d = TensorDescriptor.from_tensor(x, [64])\n    t = d.shape == y.shape', 'a comparison of tensors', 'triton', 'both'),
     Case("gluon_descriptor_prints", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d}'", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = f'{d.shape}'", 'printing a tensor', 'gluon'),
+    Case("tensor_as_a_size", "t = torch.empty(x[0]).shape", "t = torch.empty(x.shape[0]).shape", "a tensor as a size"),
+    Case("tensor_as_a_view_size", "t = x.narrow(0, 0, y[0]).shape", "t = x.narrow(0, 0, y.shape[0]).view_as(y)", "a tensor as a size"),
+    Case("tensor_as_a_slice", "t = x[: y[0]].shape", "t = x[: y.shape[0]].shape", "indexing by a tensor"),
 ]
 # fmt: on
 

@@ -106,7 +106,7 @@ class _Flow:
             return self.holds(here, node.value)
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             return self.holds(here, node.elt)
-        if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.BoolOp, ast.BinOp)):
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.BoolOp, ast.BinOp, ast.Slice)):
             return any(self.holds(here, child) for child in ast.iter_child_nodes(node))
         return False
 
@@ -180,6 +180,15 @@ class _Flow:
             return f"`{name or dotted}` of a tensor is a library op"
         if dotted in allowed.GLUON_LAYOUTS and any(self.holds(here, argument) for argument in given):
             return f"`{dotted}` of a tensor reads or changes its values"
+        like = dotted is not None and dotted.endswith("_like")
+        sized = dotted in allowed.SCRATCH and not like
+        if dotted is None and isinstance(call.func, ast.Attribute):
+            root = call.func.value  # a kernel may be named like a view
+            launched = isinstance(root, ast.Name) and root.id in self.scope.compiled
+            methods = (allowed.VIEWS | allowed.SCRATCH_METHODS) - {"view_as", "expand_as"} - self.library
+            sized = not launched and call.func.attr in methods
+        if sized and any(self.holds(here, argument) for argument in given):
+            return f"a tensor as a size or number of `{ast.unparse(call.func)[:60]}` is read on the host"
         if dotted in allowed.DESCRIPTORS:
             parts = [part for i, part in enumerate(call.args) if i or isinstance(part, ast.Starred)]
             parts += [keyword.value for keyword in call.keywords if keyword.arg not in ("base", "tensor")]
