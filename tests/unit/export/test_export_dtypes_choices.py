@@ -16,7 +16,8 @@ def workload(name: str, role: str, rows: int, first: str, second: str) -> dict[s
 
 
 def test_a_choice_that_has_only_tests_is_left_out() -> None:
-    x, y, m = SCALED_ADD["inputs"]  # type: ignore[misc]
+    inputs: Any = SCALED_ADD["inputs"]
+    x, y, m = inputs
     spec = {
         **SCALED_ADD,
         "dtypes": NAMES,
