@@ -308,7 +308,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "submit_search",
         {"op": "soft_max"},
-        "op: found 'soft_max', expected an op spec, or the id or name of an op; stored: add_relu",
+        "op: found 'soft_max', expected an op spec, or the id or name of an op; did you mean softmax? stored: add_relu",
     ),
     ("submit_search", {"op": {"name": "x"}}, "reference: found nothing, expected a value: the field is required"),
     ("submit_search", {"op": "add_relu", "budget": {"candidates": 0}}, "budget.candidates: found 0, expected"),

@@ -291,14 +291,11 @@ class Oracle:
             return None
 
     def _rounds_once(self, values: Values) -> bool:
-        """Return whether eager rounds floating results alone.
-
-        Not where it fails, or a result is no floating number or one of 8 bits, which is compared by steps.
-        """
+        """Return whether eager rounds floating results alone; not where it fails, or a result is no floating number."""
         eager, wide = self._reference("eager", self.workload, values), self._reference("float64", self.workload, values)
         if eager is None or wide is None:
             return False
-        floating = all(one.is_floating_point() and one.itemsize > 1 for one in eager)
+        floating = all(one.is_floating_point() for one in eager)
         return floating and all(is_rounded_once(one, exact) for one, exact in zip(eager, wide, strict=True))
 
     def _fan_in(self, values: Values) -> tuple[int, bool]:
