@@ -129,7 +129,7 @@ def test_an_agent_names_ops_alike(place: Any) -> None:
     with Client(os.environ["WARPSMITH_URL"]) as client:
         assert spec_of(client, "add_relu") == spec_of(client, "op_seed")
         assert spec_of(client, "softmax")["name"] == "softmax"
-        with pytest.raises(CommandError, match=r"name of an op; did you mean softmax\? stored: add_relu; .*softmax"):
+        with pytest.raises(CommandError, match=r"name of an op; did you mean softmax\? stored: add_relu; examples: "):
             spec_of(client, "soft-max")
         store_another_add_relu(db)
         with pytest.raises(CommandError, match="one op, but 2 stored ops have this name"):
