@@ -562,3 +562,12 @@ def test_one_rounding_to_a_narrow_dtype_is_told_from_more(dtype: torch.dtype) ->
     wide[7] = torch.nan
     assert is_rounded_once(wide.to(dtype), wide)
     assert not is_rounded_once((1.2 * wide).to(dtype), wide)
+
+
+def test_results_of_8_bits_are_asked_too() -> None:
+    """Torch has no isfinite for their dtype."""
+    reference = "import torch\n\ndef run(x):\n    return (x * 3.0).to(torch.float8_e4m3fn)\n"
+    where = workload("points", "test", [tensor("x", (5, 40))], [output("y", (5, 40), dtype="float8_e4m3fn")])
+    for factor, wrong in ((3.0, False), (2.0, True)):
+        oracle = oracle_of(reference, where, lambda x, factor=factor: (x * factor).to(torch.float8_e4m3fn))
+        assert worst_of(oracle).failed == wrong
