@@ -345,6 +345,7 @@ def _python() -> list[str]:
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "scripts")]
     places += site.getsitepackages()
+    places += [place for place in sys.path if os.path.isabs(place) and _holds_packages(place)]
     places += [
         os.path.dirname(module.__file__) for name in _PACKAGES if (module := sys.modules.get(name)) and module.__file__
     ]
@@ -355,6 +356,18 @@ def _python() -> list[str]:
 
 
 _PACKAGES = ("torch", "numpy")
+
+
+def _holds_packages(place: str) -> bool:
+    """Return whether packages were installed into a directory, as `pip install --target` does and PYTHONPATH names.
+
+    PyTorch imports some of them where they are there, and a module that may not be read is an error in place of none.
+    A folder of a project's own has no such records, and stays unread.
+    """
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(place))
+    except OSError:
+        return False
 
 
 def _outermost(places: Iterable[str]) -> list[str]:
