@@ -18,6 +18,7 @@ NOISE_STEP = 2.0**-51
 """Share by which inputs move to show float64's own roundoff."""
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
 _SPLIT_TAIL = 2.0**24
+_REPLACED_SEED = 1
 
 
 def moved(
@@ -103,15 +104,20 @@ def lost_in_float64(values: Values) -> float:
 
 
 def replaced(values: Values, size: float) -> list[torch.Tensor | None]:
-    """Return values in float64 with a multiple of the largest finite element, or of 1, for NaN and infinities."""
+    """Return values in float64 with multiples of the largest finite element, or of 1, for NaN and infinities.
+
+    Each has a multiple of its own, `size` / 2 to `size`: what is the same for equal numbers only, such as the softmax
+    of a row, is not the same whatever the numbers are.
+    """
     found: list[torch.Tensor | None] = []
     for value in values:
         if value is None or not value.is_floating_point():
             found.append(value)
             continue
         wide = value.to(torch.float64)
-        number = size * max(1.0, float(_largest(wide)))
-        found.append(torch.where(torch.isfinite(wide), wide, number))
+        generator = torch.Generator(value.device).manual_seed(_REPLACED_SEED)
+        share = 0.5 + 0.5 * torch.rand(wide.shape, dtype=torch.float64, generator=generator, device=wide.device)
+        found.append(torch.where(torch.isfinite(wide), wide, size * max(1.0, float(_largest(wide))) * share))
     return found
 
 

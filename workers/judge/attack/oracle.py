@@ -8,6 +8,7 @@ stand when everything is scaled away from them.
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -270,11 +271,13 @@ class Oracle:
     def _stands(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
         """Check whether a failure near the ends of the dtype also stands further from them."""
         near_most, near_least = _nearness(values, worst)
+        # What an honest sum of N terms, of any order, makes infinite: terms above the largest number by N.
+        down = BORDER * self.rules[0].fan_in if _sums_overflow(values, worst, self.rules[0].fan_in) else BORDER
         bounded = [
             item["shape"] is None or kind_of(item) != "float" or item.get("values", {}).get("range") is not None
             for item in workload["inputs"]
         ]
-        for near, power in ((near_most, 1 / BORDER), (near_least, BORDER)):
+        for near, power in ((near_most, 1 / down), (near_least, BORDER)):
             if near and not all(bounded):
                 again = self._worst(workload, scaled(values, power, bounded))
                 if again is None or again.ratio <= 1:
@@ -345,11 +348,24 @@ def _is_special(value: torch.Tensor | None) -> bool:
     return value is not None and value.is_floating_point() and not bool(torch.isfinite(value.to(torch.float64)).all())
 
 
+def _is_of_one_class(worst: Worst) -> bool:
+    """Check whether what was found and what was expected are both finite, or neither is."""
+    classes = [isinstance(one, float) and not math.isfinite(one) for one in (worst.found, worst.expected)]
+    return classes[0] == classes[1]
+
+
+def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
+    """Return whether a failure may be a sum of terms as large as an input's that overflowed in float32."""
+    if _is_of_one_class(worst):
+        return False
+    most = float(torch.finfo(torch.float32).max) / (_NEAR_END * fan_in)
+    floating = [value.to(torch.float64) for value in values if value is not None and value.is_floating_point()]
+    return any(bool((one.isfinite() & (one.abs() > most)).any()) for one in floating)
+
+
 def _nearness(values: Values, worst: Worst) -> tuple[bool, bool]:
     """Return whether a failure may be one of overflow, and whether it may be one of underflow."""
-    found, expected = worst.found, worst.expected
-    classes = [isinstance(one, float) and not torch.isfinite(torch.tensor(one)) for one in (found, expected)]
-    most, least = classes[0] != classes[1], False
+    most, least = not _is_of_one_class(worst), False
     for value in values:
         if value is None or not value.is_floating_point() or not value.numel():
             continue
