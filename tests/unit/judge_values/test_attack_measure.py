@@ -290,6 +290,58 @@ def test_sums_that_overflow_in_float32_are_no_counterexample_and_other_overflow_
     assert ask(oracle_of(NORM, rows(4, 50), lambda x: two_pass(x * x * x / (x * x))), large).failed
 
 
+MASKED = """import torch
+
+def run(q, k, v, seen):
+    return torch.softmax((q @ k.T).masked_fill(~seen, -torch.inf), -1) @ v
+"""
+ATTENDED = workload(
+    "attended",
+    "test",
+    [
+        *(tensor(name, shape) for name, shape in (("q", (6, 8)), ("k", (12, 8)), ("v", (12, 5)))),
+        tensor("seen", (6, 12), dtype="bool", kind="bernoulli"),
+    ],
+    [output("o", (6, 5))],
+)
+
+
+def skipping_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """Reads no key and no value that is masked."""
+    return torch.stack([torch.softmax(k[row] @ one, 0) @ v[row] for one, row in zip(q, seen, strict=True)])
+
+
+def plant(name: str, value: str, where: str, draw: int = 1, axis: int = 1) -> dict[str, Any]:
+    return {"input": name, "move": "plant", "value": value, "where": where, "axis": axis, "draw": draw}
+
+
+def test_what_is_masked_may_be_skipped_whatever_stands_there() -> None:
+    """Zero times infinity is NaN in the reference: alone, beside infinities that count, and in two inputs at once."""
+    values = [declared for declared in InputSource(ATTENDED["inputs"], 11, no_code).draw() if declared is not None]
+    assert bool(values[3].any(1).all()), "the case is void: the row that is masked whole is NaN"
+    honest = oracle_of(MASKED, ATTENDED, skipping_attention)
+    for value in ("inf", "-inf", "nan"):
+        assert not ask(honest, plant("v", value, "first half")).failed
+        assert not ask(honest, plant("v", value, "all")).failed
+        for draw in range(8):
+            assert not ask(honest, plant("v", value, "some", draw)).failed
+            assert not ask(honest, plant("k", "inf", "some", draw), plant("v", value, "some", draw + 1)).failed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "changes"),
+    [
+        (lambda found: -found, [plant("v", "-inf", "first half")]),  # the other infinity
+        (lambda found: found.nan_to_num(posinf=0.0, neginf=0.0), [plant("v", "-inf", "first half")]),
+        (lambda found: found.nan_to_num(), [plant("v", "nan", "first half")]),
+        (lambda found: torch.where(found.isnan(), torch.inf, found), [plant("v", "nan", "first half")]),
+    ],
+)
+def test_what_is_not_masked_counts(wrong: Candidate, changes: list[dict[str, Any]]) -> None:
+    oracle = oracle_of(MASKED, ATTENDED, lambda *given: wrong(skipping_attention(*given)))
+    assert ask(oracle, *changes).failed
+
+
 def test_normwise_accuracy_keeps_strassen_possible() -> None:
     worst = worst_of(oracle_of(PRODUCT, SQUARES, strassen, accuracy="normwise"))
     assert worst.ratio <= 1, (worst.worst, describe(worst.recipe))

@@ -22,6 +22,7 @@ from warpsmith.workers.judge.attack.measure import (
     BORDER,
     CLOSER,
     CLOSER_DRAWS,
+    ENLARGED,
     FEW,
     HIGHEST,
     MANY,
@@ -38,7 +39,15 @@ from warpsmith.workers.judge.attack.measure import (
     is_ordered,
     is_rounded_once,
 )
-from warpsmith.workers.judge.attack.nearby import jittered, lost_in_float64, moved, neighbours, replaced, scaled
+from warpsmith.workers.judge.attack.nearby import (
+    enlarged,
+    jittered,
+    lost_in_float64,
+    moved,
+    neighbours,
+    replaced,
+    scaled,
+)
 from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -199,13 +208,36 @@ class Oracle:
                 return False
         if not self._look_at_ties(workload, values, wide, spreads):
             return False
-        if any(map(_is_special, values)):
-            for size in REPLACED:
-                exact = self._reference("float64", workload, replaced(values, size))
-                if exact is None:
-                    return False
-                for spread, one in zip(spreads, exact, strict=True):
-                    spread.add_replaced(one)
+        return self._look_without_special(workload, values, spreads)
+
+    def _look_without_special(self, workload: ResolvedWorkload, values: Values, spreads: Sequence[Spread]) -> bool:
+        """Find out what NaN and infinities of the inputs do, by other numbers; false where the reference fails there.
+
+        They are replaced in each input alone and in all together: one that does not matter may only be seen not to
+        where another input keeps its own, and the reverse.
+        """
+        special = [place for place, value in enumerate(values) if _is_special(value)]
+        for only in (None, *special) if len(special) > 1 else special:
+            found = [self._reference("float64", workload, replaced(values, size, only)) for size in REPLACED]
+            if not self._enter(Spread.add_replaced, spreads, found):
+                return False
+        if not special:
+            return True
+        found = [self._reference("float64", workload, enlarged(values, size)) for size in ENLARGED]
+        return self._enter(Spread.add_enlarged, spreads, found)
+
+    def _enter(
+        self,
+        add: Callable[[Spread, Sequence[torch.Tensor]], None],
+        spreads: Sequence[Spread],
+        found: Sequence[Sequence[torch.Tensor] | None],
+    ) -> bool:
+        """Add to each spread its result of several calls of the reference; false where one failed."""
+        whole = [one for one in found if one is not None]
+        if len(whole) < len(found):
+            return False
+        for at, spread in enumerate(spreads):
+            add(spread, [one[at] for one in whole])
         return True
 
     def _look_at_ties(
