@@ -27,6 +27,7 @@ from warpsmith.service.bundles.judge_copy import copy_judge
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.cli.search_argument import find_search_id
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
@@ -37,7 +38,9 @@ GONE = (409, 404)
 
 
 def bundle(
-    search_id: Annotated[str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait.")] = None,
+    search: Annotated[
+        str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait: its id, its name, or its op's.")
+    ] = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -74,17 +77,17 @@ def bundle(
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
         (option, bundle_id), *others = given
-        if others or search_id is not None or every or target is not None or output is not None or with_judge:
+        if others or search is not None or every or target is not None or output is not None or with_judge:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
             misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
         with connected(url, key) as client:
             _handle_bundle(client, option, bundle_id, as_json=as_json)
         return
-    if search_id is None and not every:
-        misuse("SEARCH", None, "the id of a search whose jobs wait for a judge, or --all")
-    if search_id is not None and every:
-        misuse("--all", search_id, "no SEARCH beside it: it takes every search that waits")
+    if search is None and not every:
+        misuse("SEARCH", None, "the search whose jobs wait for a judge, or --all")
+    if search is not None and every:
+        misuse("--all", search, "no SEARCH beside it: it takes every search that waits")
     if target is not None and not every:
         misuse("--target", target, "--all beside it: a search has its own target")
     if output is None:
@@ -94,9 +97,10 @@ def bundle(
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
-        if search_id is None:
+        if search is None:
             _bundle_all(client, output, target, with_judge=with_judge, as_json=as_json)
             return
+        search_id = find_search_id(client, search)
         if with_judge:
             found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE)
         else:
