@@ -342,6 +342,17 @@ def test_what_is_not_masked_counts(wrong: Candidate, changes: list[dict[str, Any
     assert ask(oracle, *changes).failed
 
 
+def test_what_infinities_grow_to_is_asked_of_floating_results_alone() -> None:
+    reference = "def run(x):\n    return x.cumsum(-1) > 0, x.cumsum(-1)\n"
+    exact: Any = output("above", (5, 40), dtype="bool") | {"tolerance": {"rtol": 0.0, "atol": 0.0}}
+    results = [exact, output("y", (5, 40))]
+    where = workload("two", "test", [tensor("x", (5, 40))], results)
+    infinite = plant("x", "inf", "one")
+    honest = oracle_of(reference, where, lambda x: (x.cumsum(-1) > 0, x.cumsum(-1)))
+    assert not ask(honest, infinite).failed
+    assert ask(oracle_of(reference, where, lambda x: (x.cumsum(-1) < 0, x.cumsum(-1).clamp(max=1e30))), infinite).failed
+
+
 def test_normwise_accuracy_keeps_strassen_possible() -> None:
     worst = worst_of(oracle_of(PRODUCT, SQUARES, strassen, accuracy="normwise"))
     assert worst.ratio <= 1, (worst.worst, describe(worst.recipe))

@@ -144,10 +144,8 @@ class Spread:
     noise: torch.Tensor
     close: torch.Tensor
     lost: float | None = None
-    idle: torch.Tensor | None = (
-        None  # where the result is finite, and the same, whatever numbers replace NaN, infinities
-    )
-    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; 0 where none
+    idle: torch.Tensor | None = None  # where it is one finite number, whatever replaces NaN and infinities
+    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; 0: none
 
     @classmethod
     def of(cls, wide: torch.Tensor) -> Spread:
@@ -182,6 +180,8 @@ class Spread:
     def add_enlarged(self, found: Sequence[torch.Tensor]) -> None:
         """Add the result with a large number, then a larger one, in the place of infinities."""
         less, more = found
+        if not more.is_floating_point():
+            return
         grows = torch.isfinite(more) & (more.sign() == less.sign()) & (more.abs() > GROWS * less.abs())
         self.towards = torch.where(grows, more.sign() * torch.inf, 0.0)
 

@@ -387,12 +387,16 @@ def _is_of_one_class(worst: Worst) -> bool:
 
 
 def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
-    """Return whether a failure may be a sum of terms as large as an input's that overflowed in float32."""
+    """Return whether a failure may be an overflow of a sum of as many terms, each as large as an input's."""
     if _is_of_one_class(worst):
         return False
-    most = float(torch.finfo(torch.float32).max) / (_NEAR_END * fan_in)
-    floating = [value.to(torch.float64) for value in values if value is not None and value.is_floating_point()]
-    return any(bool((one.isfinite() & (one.abs() > most)).any()) for one in floating)
+    for value in values:
+        if value is not None and value.is_floating_point():
+            size = value.to(torch.float64).abs()
+            sums = torch.float64 if value.dtype == torch.float64 else torch.float32
+            if bool((size.isfinite() & (size > torch.finfo(sums).max / (_NEAR_END * fan_in))).any()):
+                return True
+    return False
 
 
 def _nearness(values: Values, worst: Worst) -> tuple[bool, bool]:
