@@ -145,7 +145,7 @@ class Spread:
     close: torch.Tensor
     lost: float | None = None
     idle: torch.Tensor | None = None  # where it is one finite number, whatever replaces NaN and infinities
-    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; 0: none
+    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; NaN: to none
 
     @classmethod
     def of(cls, wide: torch.Tensor) -> Spread:
@@ -183,7 +183,7 @@ class Spread:
         if not more.is_floating_point():
             return
         grows = torch.isfinite(more) & (more.sign() == less.sign()) & (more.abs() > GROWS * less.abs())
-        self.towards = torch.where(grows, more.sign() * torch.inf, 0.0)
+        self.towards = torch.where(grows, more.sign() * torch.inf, torch.nan)
 
     def add_eager(self, wide: torch.Tensor, eager: torch.Tensor) -> None:
         """Add eager's error at neighbours of the inputs, where `wide` is the result."""
