@@ -24,6 +24,7 @@ import torch
 
 from benchmarks import attack_kernels, attack_products
 from benchmarks.attack_kernels import Kernel
+from benchmarks.attack_rare import rare
 from benchmarks.attack_triton import on_gpu
 from benchmarks.jobs import CPU
 from benchmarks.showcase import ROOT, gpu_target
@@ -42,7 +43,8 @@ TIME_S, TIMEOUT_S = 0.05, 300.0
 def on_cpu() -> list[Kernel]:
     """Return the C++ kernels."""
     rows = [*attack_kernels.elementwise(), *attack_kernels.rows()]
-    return [*rows, *attack_products.products(), *attack_products.attention(), *attack_products.convolutions()]
+    products = [*attack_products.products(), *attack_products.attention(), *attack_products.convolutions()]
+    return [*rows, *rare(), *products]
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def trial(
         plan=timing.plan_for(True, "cuda", 3.0), candidate="candidate", rng=rng,
     )  # fmt: skip
     deferred = clock.ledger.deferred_us(samples, "candidate", "cuda")
-    samples = clock.corrected(samples, "candidate")
+    samples = clock.corrected(samples, {"candidate"})
     ratio, (low, high) = timing.ratio_with_interval(
         samples["baseline"], samples["candidate"], rng.getrandbits(62), timing.OFFSET_US["cuda"]
     )

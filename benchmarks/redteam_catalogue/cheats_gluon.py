@@ -1,4 +1,4 @@
-"""The Triton cheats and controls of the catalogue in Gluon, wherever Gluon has what they use.
+"""The Triton cheats and controls of the catalogue in Gluon, wherever Gluon has what they use; products are by hand.
 
 Both are compiled by Triton and run by the same runner, so what is caught in one must be caught in the other.
 """

@@ -9,6 +9,7 @@ from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.cheats_rows import MATRICES, product_cpp, product_cuda, product_triton, rows
 from benchmarks.redteam_catalogue.entry import Cheat, Op
+from benchmarks.redteam_catalogue.gluon_products import EXACT, product_gluon
 from benchmarks.redteam_catalogue.text import cpp, cuda, run, triton
 
 ATTACK_S = 30.0
@@ -83,6 +84,7 @@ CASES: list[_Case] = [
         "cpp": product_cpp(SKIPS_C),
         "cuda": product_cuda(f"s += {SKIPS_C}"),
         "triton": product_triton('p = tl.where(tl.abs(p) > 1e-14, p, 0.0)\n        s = tl.dot(p, q, s, input_precision="ieee")'),
+        "gluon": product_gluon(f"p = gl.where(gl.abs(p) > 1e-14, p, 0.0)\n        {EXACT}"),
     }),
 ]
 # fmt: on

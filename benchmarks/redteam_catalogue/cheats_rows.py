@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, MEMORY, WRONG, Cheat, Op
+from benchmarks.redteam_catalogue.gluon_products import EXACT, MMA, product_gluon
 from benchmarks.redteam_catalogue.text import cpp, cuda, run, triton
 
 LONG = ops.softmax([(8, 20011), (3, 5000), (2, 9973)])
@@ -211,11 +212,13 @@ PRODUCTS: list[tuple[Op, str, tuple[int, ...], str, dict[Language, str]]] = [
         "cpp": product_cpp(f"narrow({A}) * narrow({B})", before=NARROW),
         "cuda": product_cuda(f"s += narrow({A}) * narrow({B})", before=BF16),
         "triton": product_triton("s = tl.dot(p.to(tl.bfloat16), q.to(tl.bfloat16), s)"),
+        "gluon": product_gluon(MMA.format(p="p.to(gl.bfloat16)", q="q.to(gl.bfloat16)", more=""), width=2),
     }),
     (MATRICES, "multiplies in TF32", (8,), "where the op says ieee", {
         "cpp": product_cpp(f"narrow({A}) * narrow({B})", before=TF32_C),
         "cuda": product_cuda(f"s += narrow({A}) * narrow({B})", before=TF32),
         "triton": product_triton('s = tl.dot(p, q, s, input_precision="tf32")'),
+        "gluon": product_gluon(MMA.format(p="p", q="q", more=', input_precision="tf32"'), width=1),
     }),
     (MATRICES, "accumulates in float16", (8,), "operands are exact, sums are not", {
         "cpp": product_cpp(f"_Float16({A} * {B})", kept="_Float16"),
@@ -223,11 +226,13 @@ PRODUCTS: list[tuple[Op, str, tuple[int, ...], str, dict[Language, str]]] = [
         "triton": product_triton(
             "s = tl.dot(p.to(tl.float16), q.to(tl.float16), s, out_dtype=tl.float16)", kept="tl.float16"
         ),
+        "gluon": product_gluon(MMA.format(p="p.to(gl.float16)", q="q.to(gl.float16)", more=""), "float16", width=2),
     }),
     (MATRICES, "drops the last terms of its sums", (9,), "what is left after whole tiles of 32", {
         "cpp": product_cpp(f"{A} * {B}", terms="k / 32 * 32 - 32"),
         "cuda": product_cuda(f"s += {A} * {B}", terms="k / 32 * 32 - 32"),
         "triton": product_triton('s = tl.dot(p, q, s, input_precision="ieee")', terms="k // 32 * 32 - 32"),
+        "gluon": product_gluon(terms="k // 32 * 32 - 32"),
     }),
     (SQUARE, "multiplies a matrix with itself", (7,), "a @ a", {
         "cpp": product_cpp(f"{A} * a[t * k + j]"),
@@ -235,6 +240,7 @@ PRODUCTS: list[tuple[Op, str, tuple[int, ...], str, dict[Language, str]]] = [
         "triton": product_triton(
             'q = tl.load(a + t[:, None] * n + j[None, :])\n        s = tl.dot(p, q, s, input_precision="ieee")'
         ),
+        "gluon": product_gluon(f"q = gl.load(a + t[:, None] * n + j[None, :])\n        {EXACT}"),
     }),
     (SQUARE, "takes a matrix for symmetric", (13,), "a @ b.T", {
         "cpp": product_cpp(f"{A} * b[j * n + t]"),
@@ -242,6 +248,7 @@ PRODUCTS: list[tuple[Op, str, tuple[int, ...], str, dict[Language, str]]] = [
         "triton": product_triton(
             'q = tl.load(b + j[None, :] * n + t[:, None])\n        s = tl.dot(p, q, s, input_precision="ieee")'
         ),
+        "gluon": product_gluon(f"q = gl.load(b + j[None, :] * n + t[:, None])\n        {EXACT}"),
     }),
     (SQUARE, "takes a matrix for diagonal", (13,), "one product for each element", {
         "cpp": product_cpp(f"t == j ? {A} * {B} : 0.0f"),
@@ -249,6 +256,7 @@ PRODUCTS: list[tuple[Op, str, tuple[int, ...], str, dict[Language, str]]] = [
         "triton": product_triton(
             'q = tl.where(t[:, None] == j[None, :], q, 0.0)\n        s = tl.dot(p, q, s, input_precision="ieee")'
         ),
+        "gluon": product_gluon(f"q = gl.where(t[:, None] == j[None, :], q, 0.0)\n        {EXACT}"),
     }),
 ]  # fmt: skip
 
@@ -256,6 +264,7 @@ HONEST_PRODUCT: dict[Language, str] = {
     "cpp": product_cpp(f"double({A}) * {B}", kept="double"),
     "cuda": product_cuda(f"s = fmaf({A}, {B}, s)"),
     "triton": product_triton('s = tl.dot(p, q, s, input_precision="ieee")'),
+    "gluon": product_gluon(),
 }
 
 RACED = ops.total([(1 << 18,), (100003,), (1 << 17,)])

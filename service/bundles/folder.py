@@ -92,11 +92,6 @@ def find_bundle_directories(path: Path) -> list[Path]:
     return below or [path]
 
 
-def is_judged(path: Path) -> bool:
-    """Check whether there is something to merge of a bundle: verdicts in its directory, or a file."""
-    return not path.is_dir() or (path / VERDICTS).is_file()
-
-
 def find_returned_files(path: Path) -> list[Path]:
     """Find the files to merge; raises BadFolder.
 

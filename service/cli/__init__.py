@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any, NoReturn
@@ -113,10 +115,17 @@ def make_app(arguments: list[str] | None = None) -> typer.Typer:
                 _add_missing(app, name, error)
                 continue
             if isinstance(found, typer.Typer):
-                app.add_typer(found, name=name)
+                for command in found.registered_commands:
+                    command.short_help = _first_paragraph(command.callback)
+                app.add_typer(found, name=name, short_help=found.info.help)
             else:
-                app.command(name)(found)
+                app.command(name, short_help=_first_paragraph(found))(found)
     return app
+
+
+def _first_paragraph(command: Callable[..., Any] | None) -> str:
+    """Return what a list of commands says of one: left to itself it cuts a sentence off at the end of the line."""
+    return " ".join((inspect.getdoc(command) or "").split("\n\n")[0].split())
 
 
 def _add_missing(app: typer.Typer, name: str, error: ModuleNotFoundError) -> None:

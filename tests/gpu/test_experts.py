@@ -13,7 +13,7 @@ pytest.importorskip("pydantic", reason="op specs are read with pydantic")
 from benchmarks.library_experts import with_experts
 from benchmarks.showcase import gpu_target
 from warpsmith.kernels_db.job.documents import Verdict
-from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.spec.op import Target, load_op, parse_op
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
@@ -31,6 +31,36 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
     pytest.importorskip("liger_kernel", reason="liger-kernel is not installed")
     with JudgeClient(cache=tmp_path_factory.mktemp("cache")) as client:
         yield client
+
+
+ASIDE = """
+import torch
+
+side = []
+
+def run(x):
+    if not side:
+        side.append(torch.cuda.Stream())
+    with torch.cuda.stream(side[0]):
+        return torch.softmax(x, dim=-1)
+"""
+"""Results that the call does not wait for: they are there once the device has done everything."""
+
+
+def test_an_expert_that_does_not_wait_for_its_work_is_timed_with_it(tmp_path: Path) -> None:
+    """By its events alone the call may take less than moving its bytes once does, which is impossible."""
+    op = load_op(EXAMPLES / "softmax.yaml")
+    objective = {"baselines": ["eager", "aside"], "experts": {"aside": ASIDE}}
+    op = parse_op(op.document() | {"objective": objective})
+    target = Target.parse(gpu_target() or "")
+    job = build_job(op, target, level="baseline", workloads=[op.workload(target, "narrow")])
+    with JudgeClient(cache=tmp_path) as client:
+        verdict = client.judge(job, TIMEOUT_S)
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    (found,) = verdict["workloads"]
+    assert found["time_us"].keys() == {"eager", "aside"}, found.get("not_timed")
+    assert found["limit_us"] is not None
+    assert found["time_us"]["aside"] > found["limit_us"], found["clocks_us"]
 
 
 def baselines_of(judge: JudgeClient, name: str, workload: str) -> Verdict:

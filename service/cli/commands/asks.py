@@ -13,13 +13,14 @@ from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import plain, print_json, say, tell
+from warpsmith.service.cli.search_argument import EXPECTED, find_search_id
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.trying import try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
-SEARCH, ASK = "sr_", "ak_"
+ASK = "ak_"
 LONGEST = 100
 
 
@@ -42,8 +43,6 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Show the open asks: model requests that wait for an answer."""
-    if which is not None and not which.startswith((SEARCH, ASK)):
-        misuse("SEARCH|ASK", which, "a search's id (sr_...) or an ask's (ak_...)")
     if which is None and output is not None:
         misuse("--output", str(output), "a SEARCH or an ASK whose prompts are to be written")
     state = None if every else "open"
@@ -51,7 +50,11 @@ def ask(
         if which is None:
             _print_list(client.asks(state), every, as_json)
             return
-        documents = [client.ask(which)] if which.startswith(ASK) else _fetch_asks(client, which, state)
+        if which.startswith(ASK):
+            documents = [client.ask(which)]
+        else:
+            search_id = find_search_id(client, which, "SEARCH|ASK", f"{EXPECTED}, or an ask's id (ak_...)")
+            documents = _fetch_asks(client, search_id, state)
     paths = None if output is None else [_write_prompt(document, output) for document in documents]
     if as_json:
         found: list[Any] = [item.model_dump(mode="json") for item in documents]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,6 @@ from warpsmith.service.bundles.folder import (
     check_free,
     find_bundle_directories,
     find_returned_files,
-    is_judged,
     read_lines,
     split_lines,
     write_bundle,
@@ -27,7 +27,8 @@ from warpsmith.service.bundles.judge_copy import copy_judge
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
-from warpsmith.service.client.errors import FAILED, CommandError, ProblemError, misuse
+from warpsmith.service.cli.search_argument import find_search_id
+from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
@@ -37,7 +38,9 @@ GONE = (409, 404)
 
 
 def bundle(
-    search_id: Annotated[str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait.")] = None,
+    search: Annotated[
+        str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait: its id, its name, or its op's.")
+    ] = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -74,17 +77,17 @@ def bundle(
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
         (option, bundle_id), *others = given
-        if others or search_id is not None or every or target is not None or output is not None or with_judge:
+        if others or search is not None or every or target is not None or output is not None or with_judge:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
             misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
         with connected(url, key) as client:
             _handle_bundle(client, option, bundle_id, as_json=as_json)
         return
-    if search_id is None and not every:
-        misuse("SEARCH", None, "the id of a search whose jobs wait for a judge, or --all")
-    if search_id is not None and every:
-        misuse("--all", search_id, "no SEARCH beside it: it takes every search that waits")
+    if search is None and not every:
+        misuse("SEARCH", None, "the search whose jobs wait for a judge, or --all")
+    if search is not None and every:
+        misuse("--all", search, "no SEARCH beside it: it takes every search that waits")
     if target is not None and not every:
         misuse("--target", target, "--all beside it: a search has its own target")
     if output is None:
@@ -94,9 +97,10 @@ def bundle(
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
-        if search_id is None:
+        if search is None:
             _bundle_all(client, output, target, with_judge=with_judge, as_json=as_json)
             return
+        search_id = find_search_id(client, search)
         if with_judge:
             found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE)
         else:
@@ -182,14 +186,31 @@ def _print_bundle(found: BundleDocument, directory: Path) -> None:
         say(f"{_format_jobs(found.left)} more wait for another bundle")
 
 
-def to_merge(path: Path) -> list[Path]:
-    """Return the bundles to merge in a directory; of several, those that are judged, where any is."""
-    found = find_bundle_directories(path)
-    judged = [each for each in found if is_judged(each)]
-    for each in found if judged else []:
-        if each not in judged:
-            say(f"{each.name} has no verdicts: left out, merge it once it is judged")
-    return judged or found
+@dataclass(frozen=True)
+class Returned:
+    """What came back of a bundle: its files, each with its lines and whether an unfinished last one was left out."""
+
+    directory: Path
+    files: list[tuple[Path, list[bytes], bool]]
+
+
+def read_returned(paths: list[Path]) -> tuple[list[Returned], dict[Path, str]]:
+    """Read what came back in directories, and why nothing is to be merged of some.
+
+    Raises CommandError where there is nothing to merge at all.
+    """
+    found: list[Returned] = []
+    left: dict[Path, str] = {}
+    for directory in (each for path in paths for each in find_bundle_directories(path)):
+        try:
+            files = [(file, *read_lines(file)) for file in find_returned_files(directory)]
+        except (BadFolder, OSError) as error:
+            left[directory] = str(error)
+        else:
+            found.append(Returned(directory, files))
+    if not found:
+        raise CommandError("\n".join(left.values()), MISUSE)
+    return found, left
 
 
 def merge(
@@ -205,19 +226,18 @@ def merge(
 ) -> None:
     """Merge the verdicts of bundles.
 
-    Exit code 1 where a line was refused; all others are merged.
+    Exit code 1 where a line was refused or a directory left out; all others are merged.
     """
     for directory in directories:
         if not directory.exists():
             misuse("DIR", str(directory), "a bundle's directory")
-    directories = [found for each in directories for found in to_merge(each)]
-    try:
-        files = [(file, *read_lines(file)) for each in directories for file in find_returned_files(each)]
-    except BadFolder as error:
-        raise CommandError(str(error), 2) from None
+    returned, left = read_returned(directories)
+    for directory, why in left.items():
+        say(f"{directory}: left out: {why}")
+    directories = [each.directory for each in returned]
     merged_lines: list[tuple[Path, MergedLine]] = []
     with connected(url, key) as client:
-        for file, lines, torn in files:
+        for file, lines, torn in (file for each in returned for file in each.files):
             if torn:
                 name = _display_name(file, directories)
                 say(f"the last line of {name} was not finished: left out; the judge writes it again")
@@ -230,10 +250,11 @@ def merge(
         lines_of_files = [
             {"file": _display_name(file, directories), **line.model_dump(mode="json")} for file, line in merged_lines
         ]
-        print_json({**report.model_dump(mode="json"), "lines": lines_of_files})
+        left_out = [{"directory": str(directory), "reason": why} for directory, why in left.items()]
+        print_json({**report.model_dump(mode="json"), "lines": lines_of_files, "left_out": left_out})
     else:
         _print_report(report, merged_lines, directories)
-    if report.refused:
+    if report.refused or left:
         raise typer.Exit(FAILED)
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.cli.search_argument import find_search_id
 from warpsmith.service.documents.comparison import ComparedSearch, ComparisonDocument
 from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.figures import format_dollars, format_duration, format_ratio
@@ -22,14 +23,16 @@ LONGEST_CELL = 80
 
 
 def compare(
-    searches: Annotated[list[str], typer.Argument(metavar="SEARCH SEARCH...", help="Ids of two to eight searches.")],
+    searches: Annotated[
+        list[str], typer.Argument(metavar="SEARCH SEARCH...", help="Two to eight searches, by id or name.")
+    ],
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Compare searches of one op: results, what differed, and what each technique came to."""
     with connected(url, key) as client:
-        found = client.compare(searches)
+        found = client.compare([find_search_id(client, each) for each in searches])
     if as_json:
         print_json(found)
         return

@@ -10,17 +10,17 @@ import typer
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, tell
+from warpsmith.service.cli.search_argument import SearchArgument, find_search_id, find_search_ids
 from warpsmith.service.client.errors import CommandError, misuse
 
-SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
-SearchIds = Annotated[list[str], typer.Argument(metavar="SEARCH...", help="Ids of searches that have ended.")]
+SearchIds = Annotated[list[str], typer.Argument(metavar="SEARCH...", help="Searches that have ended, by id or name.")]
 
 GOES = "its nodes with their code, tries, profiles, verdicts, prompts, replies and events"
 STAYS = "kernels that it kept, with code and evidence, what was exported, the op, and what was spent"
 
 
 def label(
-    search_id: SearchId,
+    search: SearchArgument,
     name: Annotated[str | None, typer.Option(help='One line; "" removes it.')] = None,
     notes: Annotated[str | None, typer.Option(help='Plain text; "" removes it.')] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag to add; may be given again.")] = None,
@@ -34,6 +34,7 @@ def label(
     if not labels and not tag and not untag:
         misuse("label", None, "something to change: --name, --notes, --tag or --untag")
     with connected(url, key) as client:
+        search_id = find_search_id(client, search)
         if tag or untag:
             kept = [one for one in client.search(search_id).tags if one not in (untag or ())]
             labels["tags"] = list(dict.fromkeys([*kept, *(tag or ())]))
@@ -59,7 +60,9 @@ def unarchive(searches: SearchIds, url: Url = None, key: Key = None, as_json: Js
 
 def _archive(searches: list[str], archived: bool, url: str | None, key: str | None, as_json: bool) -> None:
     with connected(url, key) as client:
-        found = [client.label_search(search_id, {"archived": archived}) for search_id in searches]
+        found = [
+            client.label_search(search_id, {"archived": archived}) for search_id in find_search_ids(client, searches)
+        ]
     if as_json:
         print_json(found)
         return
@@ -78,14 +81,15 @@ def delete(
 
     Kernels that they kept stay, with code and evidence, and so do exports, ops, pools and what was spent.
     """
-    if not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            misuse("--yes", "not given", f"it: this deletes {GOES}")
-        several = f"{len(searches)} searches" if len(searches) > 1 else searches[0]
-        if not typer.confirm(f"Delete {several}: {GOES}? These stay: {STAYS}.", default=False, err=True):
-            raise CommandError("nothing was deleted")
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        misuse("--yes", "not given", f"it: this deletes {GOES}")
     with connected(url, key) as client:
-        found = [client.delete_search(search_id) for search_id in searches]
+        search_ids = find_search_ids(client, searches)
+        if not yes:
+            several = f"{len(search_ids)} searches" if len(search_ids) > 1 else search_ids[0]
+            if not typer.confirm(f"Delete {several}: {GOES}? These stay: {STAYS}.", default=False, err=True):
+                raise CommandError("nothing was deleted")
+        found = [client.delete_search(search_id) for search_id in search_ids]
     if as_json:
         print_json(found)
         return

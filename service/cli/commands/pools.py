@@ -12,6 +12,7 @@ from warpsmith.service.cli.files import make_directory
 from warpsmith.service.cli.import_progress import ImportProgress
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.cli.search_argument import SearchArgument, find_search_id
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.documents.pools import PoolDocument
 
@@ -52,7 +53,7 @@ def import_pool(
 
 @app.command("export")
 def export_pool(
-    search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="The search whose replies are wanted.")],
+    search: SearchArgument,
     output: Annotated[Path | None, typer.Option(help="File to write, by default SEARCH.jsonl.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists with another content.")] = False,
     url: Url = None,
@@ -64,6 +65,7 @@ def export_pool(
     Short for `warpsmith export SEARCH --format pool`.
     """
     with connected(url, key) as client:
+        search_id = find_search_id(client, search)
         content = client.export_pool(search_id)
     output = output or Path(f"{search_id}.jsonl")
     if output.exists() and not force and (not output.is_file() or output.read_bytes() != content):

@@ -17,6 +17,7 @@ from warpsmith.service.cli.import_progress import ImportProgress
 from warpsmith.service.cli.op_argument import find_announced_op
 from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.cli.search_argument import SearchArgument, find_search_id
 from warpsmith.service.client.errors import FAILED, CommandError
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.progress import (
@@ -217,7 +218,7 @@ def searches(
 
 
 def tree(
-    search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")],
+    search: SearchArgument,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -228,6 +229,7 @@ def tree(
     A star marks the path to the best. The story says what was tried, what worked, what failed and why, and the cost.
     """
     with connected(url, key) as client:
+        search_id = find_search_id(client, search)
         document = client.search(search_id)
         nodes = [] if story else client.tree(search_id)
         found = client.story(search_id)
@@ -240,28 +242,22 @@ def tree(
     tell(found.text.rstrip())
 
 
-def pause(
-    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
-) -> None:
+def pause(search: SearchArgument, url: Url = None, key: Key = None, as_json: Json = False) -> None:
     """Pause a search: steps that run are finished, no new ones begin."""
-    _change(search_id, "pause", url, key, as_json)
+    _change(search, "pause", url, key, as_json)
 
 
-def resume(
-    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
-) -> None:
+def resume(search: SearchArgument, url: Url = None, key: Key = None, as_json: Json = False) -> None:
     """Go on with a paused search."""
-    _change(search_id, "resume", url, key, as_json)
+    _change(search, "resume", url, key, as_json)
 
 
-def cancel(
-    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
-) -> None:
+def cancel(search: SearchArgument, url: Url = None, key: Key = None, as_json: Json = False) -> None:
     """End a search for good; the best of what it has verified is kept."""
-    _change(search_id, "cancel", url, key, as_json)
+    _change(search, "cancel", url, key, as_json)
 
 
-def _change(search_id: str, action: str, url: str | None, key: str | None, as_json: bool) -> None:
+def _change(search: str, action: str, url: str | None, key: str | None, as_json: bool) -> None:
     with connected(url, key) as client:
-        document = client.change_search(search_id, action)
+        document = client.change_search(find_search_id(client, search), action)
     print_json(document) if as_json else tell(f"search {document.id} is {document.state}")

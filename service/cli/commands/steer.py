@@ -15,19 +15,19 @@ from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import read_object
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.cli.search_argument import SearchArgument, find_search_id
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.figures import format_limits
 from warpsmith.workers.llm.reply import techniques
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 
-SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
 Node = Annotated[str, typer.Argument(metavar="NODE", help="A node's id, or SEARCH#7 for number 7 of a search's tree.")]
 IDEA_FIELDS = ("technique", "title", "mechanism", "evidence", "expected_gain", "risk", "sketch")
 
 
 def idea(
-    search_id: SearchId,
+    search: SearchArgument,
     technique: Annotated[str | None, typer.Option(help=f"One of {', '.join(TECHNIQUES)}.")] = None,
     title: Annotated[str | None, typer.Option(help="The idea in one line.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="What it changes and why that helps.")] = None,
@@ -58,7 +58,7 @@ def idea(
     with connected(url, key) as client:
         if parent is not None:
             body["parent"] = resolve_node_id(client, parent)
-        added = client.add_idea(search_id, body, idempotency_key=uuid.uuid4().hex)
+        added = client.add_idea(find_search_id(client, search), body, idempotency_key=uuid.uuid4().hex)
     if as_json:
         print_json(added)
         return
@@ -87,7 +87,7 @@ def unban(node: Node, url: Url = None, key: Key = None, as_json: Json = False) -
 
 
 def budget(
-    search_id: SearchId,
+    search: SearchArgument,
     candidates: Annotated[str | None, typer.Option(metavar="N", help="A new limit, or none.")] = None,
     calls: Annotated[str | None, typer.Option(metavar="N", help="Model calls.")] = None,
     tokens: Annotated[str | None, typer.Option(metavar="N", help="Tokens of the model.")] = None,
@@ -113,7 +113,7 @@ def budget(
         named = [f"--{name}" for name in given]
         misuse("budget", None, f"a limit to change: {', '.join(named[:-1])} or {named[-1]}")
     with connected(url, key) as client:
-        document = client.change_budget(search_id, changes)
+        document = client.change_budget(find_search_id(client, search), changes)
     print_json(document) if as_json else tell(f"search {document.id} may use {format_limits(document.budget)}")
 
 
@@ -148,11 +148,12 @@ def branch(
 
 def resolve_node_id(client: Client, text: str) -> str:
     """Return the id of a node that is named by its id or as SEARCH#SEQ."""
-    search_id, hash_, number = text.partition("#")
+    search, hash_, number = text.rpartition("#")
     if not hash_:
         return text
     if not (number.isascii() and number.isdigit() and len(number) <= 9):
         misuse("NODE", text, "a node's id (nd_...), or SEARCH#7")
+    search_id = find_search_id(client, search, "NODE", "a node's id (nd_...), or SEARCH#7")
     node = client.node_at(search_id, int(number))
     if node is None:
         misuse("NODE", text, f"the number of a node of {search_id}: warpsmith tree {search_id}")

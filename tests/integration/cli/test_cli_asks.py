@@ -117,9 +117,9 @@ def test_control_characters_of_a_prompt_are_shown_and_not_obeyed(desk: Desk) -> 
     ("arguments", "code", "message"),
     [
         (
-            ["ask", "layer_norm"],
+            ["ask", "no_such_op"],
             2,
-            "SEARCH|ASK: found 'layer_norm', expected a search's id (sr_...) or an ask's (ak_...)",
+            "SEARCH|ASK: found 'no_such_op', expected a search's id (sr_...), its name, or the name of its op",
         ),
         (["ask", "--output", "x"], 2, "--output: found 'x', expected a SEARCH or an ASK"),
         (["ask", "sr_none"], 1, "sr_none"),

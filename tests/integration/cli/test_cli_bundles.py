@@ -66,6 +66,21 @@ def test_there_and_back(said: Any, tmp_path: Path) -> None:
     assert (code, json.loads(out)["already"]) == (0, 1)
 
 
+def test_a_directory_without_verdicts_is_named_and_the_others_are_merged(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    judged, waiting = tmp_path / "judged", tmp_path / "waiting"
+    assert said("bundle", search_id, "--output", str(judged))[0] == 0
+    (judged / "verdicts.jsonl").write_text(json.dumps(lie_in(judged)) + "\n")
+    waiting.mkdir()
+    code, out, err = said("merge", str(waiting), str(judged))
+    assert (code, out) == (1, "1 verdict merged\n")
+    assert f"{waiting}: left out: DIR: found no verdicts.jsonl" in err
+    code, out, _ = said("merge", str(waiting), str(judged), "--json")
+    document = json.loads(out)
+    assert (code, document["already"]) == (1, 1)
+    assert [one["directory"] for one in document["left_out"]] == [str(waiting)]
+
+
 def test_lines_keep_their_numbers_across_requests(said: Any, tmp_path: Path) -> None:
     file = tmp_path / "verdicts.jsonl"
     file.write_text("\n" * 700 + "{}\n")

@@ -158,3 +158,37 @@ def test_without_a_service_an_example_serves(
 def test_an_example_is_the_op_of_its_files_name() -> None:
     for name, path in list_examples().items():
         assert load_op(path).name == name
+
+
+def test_a_search_is_named_by_its_op_and_by_its_own_name(place: Any) -> None:
+    said, _ = place
+    tree = said("tree", "sr_seed")[1]
+    code, out, err = said("tree", "add_relu")
+    assert (code, out) == (0, tree), err
+    assert "add_relu: sr_seed, " in err
+    assert said("label", "add_relu", "--name", "Long rows")[0] == 0
+    assert said("tree", "Long rows")[:2] == (0, tree)
+    assert said("node", "Long rows#0")[1] == said("node", "sr_seed#0")[1]
+    code, _, err = said("tree", "Long")  # a part of a name is none
+    assert (code, "SEARCH: found 'Long', expected a search's id (sr_...), its name, or the name of its op" in err) == (
+        2,
+        True,
+    )
+    assert said("tree", "sr_none")[0] == 1
+
+
+def test_a_name_of_several_searches_names_each_and_changes_none(place: Any) -> None:
+    said, _ = place
+    code, out, err = said("search", "add_relu", "--target", "cpu", "--model", "agent", "--detach", "--json")
+    assert code == 0, err
+    other = json.loads(out)["id"]
+    code, _, err = said("cancel", "add_relu")
+    assert (code, "SEARCH: found 'add_relu', which 2 searches have, expected the id of one:" in err) == (2, True)
+    assert all(f"  {each}  " in err for each in (other, "sr_seed"))
+    assert json.loads(said("tree", other, "--json")[1])["search"]["state"] != "cancelled"
+    assert said("label", other, "--name", "add_relu")[0] == 0  # a search's own name goes before its op's
+    assert said("cancel", "add_relu")[:2] == (0, f"search {other} is cancelled\n")
+    assert said("archive", "add_relu")[:2] == (0, f"search {other} is archived\n")
+    assert said("unarchive", other)[0] == 0
+    assert said("delete", "add_relu", "--yes")[0] == 0
+    assert "sr_seed" in said("tree", "add_relu")[2]

@@ -77,8 +77,10 @@ def test_a_file_in_the_place_of_the_directory_is_named(said: Any) -> None:
         (["sr_seed"], 2, "a search is exported with --format pool"),
         (["sr_seed", "--format", "zip"], 2, "--format: found 'zip', expected one of package, module, "),
         (["sr_seed", "--format", "pool", "--target", "cpu"], 2, "--target: found 'cpu', expected no target"),
-        (["kn_0", "--format", "pool"], 1, "search: found 'kn_0', expected the id of one that is stored, sr_..."),
-        (["../kernels", "--format", "pool"], 1, "id: found '../kernels', expected one such as sr_"),
+        (["kn_0", "--format", "pool"], 2, "SEARCH: found 'kn_0', expected a search's id (sr_...), its name,"),
+        (["sr_none", "--format", "pool"], 1, "search: found 'sr_none', expected the id of one that is stored, sr_..."),
+        (["sr_/../kernels", "--format", "pool"], 1, "id: found 'sr_/../kernels', expected one such as sr_"),
+        (["../kernels", "--format", "pool"], 2, "SEARCH: found '../kernels', expected a search's id (sr_...)"),
     ],
 )
 def test_what_cannot_be_exported_is_told(said: Any, arguments: list[str], code: int, message: str) -> None:

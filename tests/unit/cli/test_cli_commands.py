@@ -56,6 +56,17 @@ def test_every_command_has_help_and_json(name: str, said: Any) -> None:
     assert "--json" in out
 
 
+@pytest.mark.parametrize("group", ["", "ops", "pools", "keys", "teams", "db", "workers"])
+def test_lists_of_commands_cut_no_sentence_short(group: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = said(*([group] if group else []), "--help")
+    assert code == 0, err
+    listed = out.partition("Commands:")[2]
+    assert listed.strip()
+    assert "..." not in listed
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_the_commands_of_the_design_are_there() -> None:
     wanted = {"up", "search", "tree", "judge", "kernels", "export", "import", "ask", "tell", "db upgrade", "doctor"}
     more = {"searches", "pause", "resume", "cancel", "pools import", "pools export", "ops validate", "keys create"}

@@ -95,7 +95,7 @@ def test_honest_contenders_are_taken_at_their_events(baseline_us: float, candida
     bursts = clock(**contenders)
     samples = {name: [bursts.block(name) for _ in range(7)] for name in contenders}
     assert samples["candidate"] == pytest.approx([candidate_us] * 7)
-    assert bursts.corrected(samples, "candidate") == samples
+    assert bursts.corrected(samples, {"candidate"}) == samples
     calls = [sum(len(order) for order in c.bursts if EMPTY not in order) for c in contenders.values()]
     once = min(FEWEST_CALLS, slots - (1 if slots < 12 else 2))  # in the calibration
     assert all(FEWEST_CALLS * 7 <= count - once <= MOST_CALLS * 7 for count in calls)
@@ -111,17 +111,32 @@ def test_work_that_only_the_wall_clock_saw_counts_against_the_candidate(call_us:
         eager=Simulated(call_us, jitter_us=5.0), candidate=Simulated(call_us, hidden_us=hidden, jitter_us=5.0)
     )
     samples = {name: [bursts.block(name) for _ in range(7)] for name in ("eager", "candidate")}
-    corrected = bursts.corrected(samples, "candidate")
+    corrected = bursts.corrected(samples, {"candidate"})
     assert corrected["candidate"][0] == pytest.approx(call_us + hidden, abs=5.0)
     assert corrected["eager"] == samples["eager"]
     clocks = bursts.clocks()["candidate"]
     assert clocks["wall"] - clocks["events"] == pytest.approx(hidden, abs=5.0)
 
 
-def test_a_baseline_is_never_made_slower() -> None:
+def test_an_expert_that_leaves_work_on_another_stream_is_timed_with_it_and_an_honest_one_as_before() -> None:
+    contenders = {
+        "eager": Simulated(100.0, jitter_us=5.0),
+        "aside": Simulated(4.0, hidden_us=90.0, jitter_us=5.0),
+        "liger": Simulated(60.0, jitter_us=5.0),
+    }
+    bursts = clock(**contenders)
+    samples = {name: [bursts.block(name) for _ in range(7)] for name in contenders}
+    corrected = bursts.corrected(samples, {"candidate", "aside", "liger"})
+    assert corrected["aside"] == pytest.approx([94.0] * 7, abs=5.0)
+    assert {name: corrected[name] for name in ("eager", "liger")} == {
+        name: samples[name] for name in ("eager", "liger")
+    }
+
+
+def test_a_baseline_of_pytorchs_is_never_made_slower() -> None:
     bursts = clock(eager=Simulated(50.0, hidden_us=500.0), candidate=Simulated(50.0))
     samples = {name: [bursts.block(name) for _ in range(7)] for name in ("eager", "candidate")}
-    assert bursts.corrected(samples, "candidate") == samples
+    assert bursts.corrected(samples, {"candidate"}) == samples
 
 
 def test_every_call_of_a_burst_has_a_slot_and_values_of_its_own() -> None:

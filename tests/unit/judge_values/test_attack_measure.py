@@ -32,7 +32,7 @@ from warpsmith.workers.judge.values.workload_specs import Values
 
 Tensor = torch.Tensor
 Candidate = Callable[..., Any]
-TRIES = 60
+TRIES = 80
 """The openings of a matrix product are more; these are asked first."""
 
 
@@ -223,6 +223,134 @@ def test_a_wrong_algorithm_is_found_and_its_recipe_fails_again(name: str) -> Non
     assert len(simple.recipe["changes"]) <= len(found.recipe["changes"])
     again = oracle_of(*WRONG[name]).ask(simple.recipe)
     assert again.failed
+
+
+def softmax_of_zeros(x: Tensor) -> Tensor:
+    return torch.where(x.amax(-1, keepdim=True) == -torch.inf, 0.0, torch.softmax(x, -1))
+
+
+def unguarded_online_softmax(x: Tensor) -> Tensor:
+    most, total = torch.full_like(x[:, :1], -torch.inf), torch.zeros_like(x[:, :1])
+    for block in x.split(16, dim=1):
+        larger = torch.maximum(most, block.amax(-1, keepdim=True))
+        total = total * torch.exp(most - larger) + torch.exp(block - larger).sum(-1, keepdim=True)
+        most = larger
+    return torch.exp(x - most) / total
+
+
+def softmax_with_a_wrong_last_row(x: Tensor) -> Tensor:
+    most = x.amax(-1, keepdim=True)
+    most[-1] = most[-1].clamp(min=0)
+    return torch.exp(x - most) / torch.exp(x - most).sum(-1, keepdim=True)
+
+
+def root_of_a_negative(x: Tensor) -> Tensor:
+    """A variance in one pass, its sums in float64, one after the other."""
+    wide = x.double()
+    mean, squares = (one.cumsum(-1)[:, -1:] / x.shape[-1] for one in (wide, wide * wide))
+    return ((x - mean) * torch.rsqrt(squares - mean * mean + 1e-5)).float()
+
+
+def relu_with_a_tail(x: Tensor) -> Tensor:
+    found = torch.relu(x)
+    found[:, 36:] = torch.nan_to_num(x[:, 36:], nan=0.0).clamp(min=0)
+    return found
+
+
+RARELY_WRONG: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
+    "zeros for a row of minus infinity": (SOFTMAX, rows(5, 40), softmax_of_zeros),
+    "a first tile of minus infinity": (SOFTMAX, rows(5, 40), unguarded_online_softmax),
+    "a maximum from zero in the last row": (SOFTMAX, rows(50, 40), softmax_with_a_wrong_last_row),
+    "the root of a negative variance": (NORM, rows(4, 700), root_of_a_negative),
+    "a tail that drops NaN": (
+        "import torch\n\ndef run(x):\n    return torch.relu(x)\n",
+        rows(90, 40),
+        relu_with_a_tail,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RARELY_WRONG)
+def test_what_is_wrong_on_few_values_is_found_under_every_seed_and_without_time(name: str) -> None:
+    oracle = oracle_of(*RARELY_WRONG[name])
+    for seed in range(20):
+        found = search(oracle.workload, oracle.ask, random.Random(seed), 0.0)
+        assert found.worst is not None
+        assert found.worst.failed, (seed, found.worst.worst)
+
+
+def test_sums_that_overflow_in_float32_are_no_counterexample_and_other_overflow_is() -> None:
+    """PyTorch's own kernels differ there: eager's is NaN from one length of a row on, the compiled from another."""
+    large = {"input": "x", "move": "fill", "number": 2.0**126}
+    values = torch.full((4, 50), 2.0**126)
+    assert two_pass(values).isnan().all(), "the case is void: no sum overflows"
+    assert torch.nn.functional.layer_norm(values, (50,)).isfinite().all()
+    assert not ask(oracle_of(NORM, rows(4, 50), two_pass), large).failed
+    # What overflows far below that is no sum of so many terms.
+    assert ask(oracle_of(NORM, rows(4, 50), lambda x: two_pass(x * x * x / (x * x))), large).failed
+
+
+MASKED = """import torch
+
+def run(q, k, v, seen):
+    return torch.softmax((q @ k.T).masked_fill(~seen, -torch.inf), -1) @ v
+"""
+ATTENDED = workload(
+    "attended",
+    "test",
+    [
+        *(tensor(name, shape) for name, shape in (("q", (6, 8)), ("k", (12, 8)), ("v", (12, 5)))),
+        tensor("seen", (6, 12), dtype="bool", kind="bernoulli"),
+    ],
+    [output("o", (6, 5))],
+)
+
+
+def skipping_attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """Reads no key and no value that is masked."""
+    return torch.stack([torch.softmax(k[row] @ one, 0) @ v[row] for one, row in zip(q, seen, strict=True)])
+
+
+def plant(name: str, value: str, where: str, draw: int = 1, axis: int = 1) -> dict[str, Any]:
+    return {"input": name, "move": "plant", "value": value, "where": where, "axis": axis, "draw": draw}
+
+
+def test_what_is_masked_may_be_skipped_whatever_stands_there() -> None:
+    """Zero times infinity is NaN in the reference: alone, beside infinities that count, and in two inputs at once."""
+    values = [declared for declared in InputSource(ATTENDED["inputs"], 11, no_code).draw() if declared is not None]
+    assert bool(values[3].any(1).all()), "the case is void: the row that is masked whole is NaN"
+    honest = oracle_of(MASKED, ATTENDED, skipping_attention)
+    for value in ("inf", "-inf", "nan"):
+        assert not ask(honest, plant("v", value, "first half")).failed
+        assert not ask(honest, plant("v", value, "all")).failed
+        for draw in range(8):
+            assert not ask(honest, plant("v", value, "some", draw)).failed
+            assert not ask(honest, plant("k", "inf", "some", draw), plant("v", value, "some", draw + 1)).failed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "changes"),
+    [
+        (lambda found: -found, [plant("v", "-inf", "first half")]),  # the other infinity
+        (lambda found: found.nan_to_num(posinf=0.0, neginf=0.0), [plant("v", "-inf", "first half")]),
+        (lambda found: found.nan_to_num(), [plant("v", "nan", "first half")]),
+        (lambda found: torch.where(found.isnan(), torch.inf, found), [plant("v", "nan", "first half")]),
+    ],
+)
+def test_what_is_not_masked_counts(wrong: Candidate, changes: list[dict[str, Any]]) -> None:
+    oracle = oracle_of(MASKED, ATTENDED, lambda *given: wrong(skipping_attention(*given)))
+    assert ask(oracle, *changes).failed
+
+
+def test_what_infinities_grow_to_is_asked_of_floating_results_alone() -> None:
+    reference = "def run(x):\n    return x.cumsum(-1) > 0, x.cumsum(-1)\n"
+    exact: Any = output("above", (5, 40), dtype="bool") | {"tolerance": {"rtol": 0.0, "atol": 0.0}}
+    results = [exact, output("y", (5, 40))]
+    where = workload("two", "test", [tensor("x", (5, 40))], results)
+    infinite = plant("x", "inf", "one")
+    honest = oracle_of(reference, where, lambda x: (x.cumsum(-1) > 0, x.cumsum(-1)))
+    assert not ask(honest, infinite).failed
+    assert ask(oracle_of(reference, where, lambda x: (x.cumsum(-1) < 0, x.cumsum(-1).clamp(max=1e30))), infinite).failed
 
 
 def test_normwise_accuracy_keeps_strassen_possible() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.jobs import output, scalar, tensor, workload
 from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.workers.judge.attack.bounds import bounds_of, integers_of
-from warpsmith.workers.judge.attack.openings import openings
+from warpsmith.workers.judge.attack.openings import EQUAL, openings
 from warpsmith.workers.judge.attack.oracle import Answer
 from warpsmith.workers.judge.attack.recipe import MOVES, BadRecipe, build, check_recipe, describe, moves_for, variant
 from warpsmith.workers.judge.attack.search import drawn, mutated, search
@@ -213,14 +213,45 @@ def test_describing_names_what_was_done() -> None:
     ]
 
 
-def test_special_values_of_every_input_are_asked_however_little_time_there_is() -> None:
+def asked_without_time(*, chief: bool) -> list[Recipe]:
     asked: list[Recipe] = []
 
     def ask(recipe: Recipe) -> Answer:
         asked.append(recipe)
         return Answer(recipe, None)
 
-    search(EVERY, ask, random.Random(1), 0.0)
-    assert [one["changes"][0]["input"] for one in asked] == ["x", "half", "bf", "scale", "fixed", "point"]
-    for one in asked:
+    search(EVERY, ask, random.Random(1), 0.0, chief=chief)
+    return asked
+
+
+def test_special_values_of_every_input_are_asked_however_little_time_there_is() -> None:
+    asked = asked_without_time(chief=False)
+    may = ["x", "half", "bf", "scale", "fixed", "point"]
+    assert [one["changes"][0]["input"] for one in asked] == [name for name in may for _ in range(2)]
+    for one, ends in zip(asked[::2], asked[1::2], strict=True):
         assert [change["value"] for change in one["changes"]] == ["nan", "inf", "-inf"]
+        assert [(change["value"], change["where"]) for change in ends["changes"]] == [("nan", "ends")]
+
+
+def test_the_chief_workload_is_asked_masked_rows_and_equal_large_numbers_too() -> None:
+    others, asked = asked_without_time(chief=False), asked_without_time(chief=True)
+    more = [one for one in asked if one not in others and one["changes"][0]["input"] == "x"]
+    places = [one["changes"][0].get("where") for one in more]
+    assert places[:2] == ["slice", "first half"]
+    assert len(more) == 2 + len(EQUAL)
+    for one in more[2:]:
+        value = build(one, EVERY, declared(one["seed"]))[0]
+        assert value is not None
+        assert torch.equal(value, value[:, :1].expand_as(value)), "equal along every axis but the first"
+        assert len(value[:, 0].unique()) == len(value)
+
+
+def test_the_places_of_special_values() -> None:
+    for where, places in (
+        ("ends", [0, 59]),
+        ("first half", [row * 10 + column for row in range(6) for column in range(5)]),
+    ):
+        change = {"input": "x", "move": "plant", "value": "nan", "where": where, "axis": 1, "draw": 1}
+        value = build({"workload": "every", "seed": 1, "changes": [change]}, EVERY, declared(1))[0]
+        assert value is not None
+        assert value.reshape(-1).isnan().nonzero().reshape(-1).tolist() == places

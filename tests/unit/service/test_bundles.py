@@ -39,7 +39,8 @@ from warpsmith.service.bundles.judge_copy import copy_judge, list_judge_files
 from warpsmith.service.bundles.key import BadKey, load_bundle_key
 from warpsmith.service.bundles.signing import is_genuine, sign
 from warpsmith.service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
-from warpsmith.service.cli.commands.bundles import to_merge
+from warpsmith.service.cli.commands.bundles import Returned, read_returned
+from warpsmith.service.client.errors import MISUSE, CommandError
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.protocol.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
@@ -498,13 +499,20 @@ def test_a_folder_that_is_in_use_or_empty_handed_is_refused(tmp_path: Path) -> N
 
 
 def test_of_several_bundles_those_are_merged_that_were_judged(tmp_path: Path) -> None:
-    for name in ("sr_a", "sr_b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "bundle.json").write_text("{}")
-    assert to_merge(tmp_path) == [tmp_path / "sr_a", tmp_path / "sr_b"]
-    (tmp_path / "sr_b" / "verdicts.jsonl").write_bytes(b"")
-    assert to_merge(tmp_path) == [tmp_path / "sr_b"]
-    assert to_merge(tmp_path / "sr_a") == [tmp_path / "sr_a"]
+    first, second, third = (tmp_path / name for name in ("sr_a", "sr_b", "sr_c"))
+    for each in (first, second, third):
+        each.mkdir()
+        (each / "bundle.json").write_text("{}")
+    with pytest.raises(CommandError, match=r"(?s)sr_a.*sr_b.*sr_c") as refused:
+        read_returned([tmp_path])
+    assert refused.value.code == MISUSE
+    for each in (second, third):
+        (each / "verdicts.jsonl").write_bytes(b"one\n")
+    for paths in ([tmp_path], [first, second, third]):
+        found, left = read_returned(paths)
+        assert found == [Returned(each, [(each / "verdicts.jsonl", [b"one"], False)]) for each in (second, third)]
+        assert left.keys() == {first}
+        assert f"found no verdicts.jsonl in {first}" in left[first]
 
 
 def test_the_copy_holds_what_the_judge_imports_and_no_more(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from warpsmith.workers.judge.attack.move import (
 
 _FLOAT: frozenset[Kind] = frozenset({"float"})
 _SPECIAL = ("nan", "-nan", "inf", "-inf", "-0", "denormal", "largest", "-largest", "smallest")
-_PLACES = ("one", "some", "slice", "all")
+_PLACES = ("one", "some", "slice", "all", "ends", "first half")
 _ORDERS = ("rising", "falling", "by size")
 
 
@@ -36,6 +36,8 @@ _SPOKEN: dict[str, str] = {
     "some": "one element in 16",
     "slice": "one slice of axis {}",
     "all": "every element",
+    "ends": "the first and the last element",
+    "first half": "the first half along axis {}",
 }
 _NAMED: dict[str, str] = {
     "nan": "NaN",
@@ -137,8 +139,13 @@ def _plant(one: Target, change: Change) -> torch.Tensor:
         return torch.where(chosen.reshape(shape), special, values)
     if where == "some":
         return torch.where(one.uniform(values.shape, 0, 1) < 1 / 16, special, values)
+    if where == "first half":
+        axis, found = one.axis(change), values.clone()
+        found.narrow(axis, 0, values.shape[axis] // 2).fill_(special)
+        return found
     flat = values.reshape(-1).clone()
-    flat[int(one.uniform([1], 0, flat.numel()))] = special
+    for place in (0, -1) if where == "ends" else (int(one.uniform([1], 0, flat.numel())),):
+        flat[place] = special
     return flat.reshape(values.shape)
 
 

@@ -52,7 +52,9 @@ bound of any order.
 An element counts only where eager is itself within all of this but e, where eager's class (NaN, infinities, finite)
 is that of `y` rounded to the dtype and that of every moved result, and where neither the result nor the terms that it
 is summed from are within 2^4 of overflow. Nor does one count that is NaN or infinite for the sake of an input which
-does not matter: zero times NaN is NaN, and a kernel may skip what weighs nothing. Integers and booleans are exact, and
+does not matter: zero times NaN is NaN, and a kernel may skip what weighs nothing. Where it does matter at other places
+of the input, the result may be what it grows to: weights of zero and of one times infinity are NaN together, and
+infinity without the first. Integers and booleans are exact, and
 count where float64 and all moved results agree with eager.
 """
 
@@ -95,6 +97,10 @@ BORDER = 2.0**4
 TF32_UNIT, TF32_SUM = 2.0**-11, 2.0**-23
 REPLACED = (1.0, -(2.0**20), 2.0**20)
 """What NaN and infinities are replaced by, in multiples of the largest other element, to see whether they matter."""
+ENLARGED = (2.0**20, 2.0**40)
+"""By what infinities are replaced, in multiples of the largest other element, to see what the result grows to."""
+GROWS = 2.0**10
+"""How many times a result is larger, at least, where it grows with what the infinities were replaced by."""
 HIGHEST = 1e9
 """The ratio of an element whose class is wrong, or that is exact and differs."""
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
@@ -138,8 +144,8 @@ class Spread:
     noise: torch.Tensor
     close: torch.Tensor
     lost: float | None = None
-    without: torch.Tensor | None = None  # the result with finite numbers for NaN and infinities
-    idle: torch.Tensor | None = None  # where it is the same for all of them
+    idle: torch.Tensor | None = None  # where it is one finite number, whatever replaces NaN and infinities
+    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; NaN: to none
 
     @classmethod
     def of(cls, wide: torch.Tensor) -> Spread:
@@ -164,13 +170,20 @@ class Spread:
         """Add what inputs moved by `CLOSER` d made of the result."""
         _raise(self.close, wide, moved)
 
-    def add_replaced(self, exact: torch.Tensor) -> None:
-        """Add the result with other numbers in the place of NaN and infinities."""
-        if self.without is None:
-            self.without, self.idle = exact, torch.isfinite(exact)
-        else:
-            assert self.idle is not None
-            self.idle &= exact == self.without
+    def add_replaced(self, found: Sequence[torch.Tensor]) -> None:
+        """Add the result with several numbers in the place of the NaN and infinities of one input, or of all."""
+        idle = torch.isfinite(found[0])
+        for one in found[1:]:
+            idle &= one == found[0]
+        self.idle = idle if self.idle is None else self.idle | idle
+
+    def add_enlarged(self, found: Sequence[torch.Tensor]) -> None:
+        """Add the result with a large number, then a larger one, in the place of infinities."""
+        less, more = found
+        if not more.is_floating_point():
+            return
+        grows = torch.isfinite(more) & (more.sign() == less.sign()) & (more.abs() > GROWS * less.abs())
+        self.towards = torch.where(grows, more.sign() * torch.inf, torch.nan)
 
     def add_eager(self, wide: torch.Tensor, eager: torch.Tensor) -> None:
         """Add eager's error at neighbours of the inputs, where `wide` is the result."""
@@ -318,6 +331,8 @@ class Rule:
         agrees = _same_class(value, rounded) & ~finite
         if special.infinities and self.fan_in > 1 and not self.ordered:
             agrees |= rounded.isinf() & value.isnan()
+            if spread is not None and spread.towards is not None:
+                agrees |= rounded.isnan() & (value == spread.towards)
         if special == Special() and self.fan_in > 1 and dtype == torch.float64:
             agrees |= ~finite & ~torch.isfinite(value)
         ratio = torch.where(agrees, 0.0, ratio)

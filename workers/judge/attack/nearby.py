@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -18,6 +18,7 @@ NOISE_STEP = 2.0**-51
 """Share by which inputs move to show float64's own roundoff."""
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
 _SPLIT_TAIL = 2.0**24
+_REPLACED_SEED = 1
 
 
 def moved(
@@ -102,17 +103,36 @@ def lost_in_float64(values: Values) -> float:
     return 4 * unit_roundoff(torch.float64) * max((float(size) for size in sizes), default=0.0)
 
 
-def replaced(values: Values, size: float) -> list[torch.Tensor | None]:
-    """Return values in float64 with a multiple of the largest finite element, or of 1, for NaN and infinities."""
-    found: list[torch.Tensor | None] = []
+def replaced(values: Values, size: float, only: int | None = None) -> list[torch.Tensor | None]:
+    """Return values in float64 with multiples of the largest finite element, or of 1, for NaN and infinities.
+
+    Each has a multiple of its own, `size` / 2 to `size`: what is the same for equal numbers only, such as the softmax
+    of a row, is not the same whatever the numbers are. `only`: the place of the one input of which they are replaced.
+    """
+    return [
+        value if one is None or only not in (None, place) else torch.where(torch.isfinite(one), one, size * share)
+        for place, (value, (one, share)) in enumerate(zip(values, _with_shares(values), strict=True))
+    ]
+
+
+def enlarged(values: Values, size: float) -> list[torch.Tensor | None]:
+    """Return values in float64 with numbers as `replaced` has them for infinities, of their signs; NaN stays."""
+    return [
+        value if one is None else torch.where(one.isinf(), one.sign() * size * share, one)
+        for value, (one, share) in zip(values, _with_shares(values), strict=True)
+    ]
+
+
+def _with_shares(values: Values) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:
+    """Yield each floating tensor in float64 with 0.5 to 1 times its largest finite element, or 1; None for others."""
     for value in values:
         if value is None or not value.is_floating_point():
-            found.append(value)
+            yield None, torch.empty(0)
             continue
         wide = value.to(torch.float64)
-        number = size * max(1.0, float(_largest(wide)))
-        found.append(torch.where(torch.isfinite(wide), wide, number))
-    return found
+        generator = torch.Generator(value.device).manual_seed(_REPLACED_SEED)
+        share = 0.5 + 0.5 * torch.rand(wide.shape, dtype=torch.float64, generator=generator, device=wide.device)
+        yield wide, max(1.0, float(_largest(wide))) * share
 
 
 def scaled(values: Values, power: float, bounded: Sequence[bool]) -> list[torch.Tensor | None]:

@@ -11,10 +11,17 @@ from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
 from warpsmith.workers.judge.attack.bounds import kind_of
 from warpsmith.workers.judge.attack.move import Change, exponents, rank
-from warpsmith.workers.judge.attack.recipe import moves_for
+from warpsmith.workers.judge.attack.recipe import MOST_CHANGES, moves_for
 
 OPENINGS_PER_MOVE = 2
 """Recipes with parameters drawn at random for each move and input, after the listed ones."""
+
+EQUAL = ((12, 0.0), (12, -7.0), (20, 1.0), (26, 3.0), (30, -5.0))
+"""Equal elements: the power of two that scales them, and their mean in deviations.
+
+Sums of squares round there, in float32 or float64. Which way they round goes by the digits, which a power of two alone
+does not change.
+"""
 
 
 def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[Recipe]:
@@ -24,7 +31,8 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     small: list[Change] = [{"input": item["name"], "move": "scale", "exponent": -12} for item in floats]
     scalars = [item for item in inputs if kind_of(item) == "scalar"]
     # A changed scalar, beside small tensors: an eps shows beside no others.
-    plans = [_special(item) for item in inputs if _may_be_special(item)]
+    plans = [plan for item in inputs for plan in _anywhere(item)]
+    plans += [plan for item in floats for plan in _on_one_workload(item)]
     plans += [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
     rows = [list(_of_input(item)) for item in inputs]
     for turn in range(max((len(row) for row in rows), default=0)):
@@ -41,9 +49,15 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     return [{"workload": workload["id"], "seed": seed, "changes": changes} for changes in plans]
 
 
-def certain(workload: ResolvedWorkload) -> int:
-    """Return how many of the first recipes are asked however little time there is: the special values of each input."""
-    return sum(map(_may_be_special, workload["inputs"]))
+def certain(workload: ResolvedWorkload, *, chief: bool) -> int:
+    """Return how many of the first recipes are asked however little time there is.
+
+    What a kernel does at the ends of a tensor and with special values goes by the shape, so every workload is asked it;
+    what it does with numbers goes by its arithmetic, so the `chief` workload alone is.
+    """
+    count = sum(len(_anywhere(item)) for item in workload["inputs"])
+    floats = [item for item in workload["inputs"] if kind_of(item) == "float"]
+    return count + (sum(len(_on_one_workload(item)) for item in floats) if chief else 0)
 
 
 def _may_be_special(item: ResolvedInput) -> bool:
@@ -51,17 +65,45 @@ def _may_be_special(item: ResolvedInput) -> bool:
     return kind_of(item) == "float" and not values.get("finite", False) and "range" not in values
 
 
-def _special(item: ResolvedInput) -> list[Change]:
-    """Return changes that plant NaN and both infinities in one element each.
+def _anywhere(item: ResolvedInput) -> list[list[Change]]:
+    """Return changes that plant NaN and both infinities in one element each, and NaN in the first and the last.
 
     Code for a rare case, padding that is multiplied by zero, parts of a number that are NaN: no kernel computes with
-    these as it does with numbers, and each workload may take its own way through it.
+    these as it does with numbers, and each workload may take its own way through it. Of all elements the last is most
+    often code of its own: what a vector or a tile leaves over.
     """
-    values = ("nan", "inf", "-inf")
-    return [
-        {"input": item["name"], "move": "plant", "value": value, "where": "one", "axis": 0, "draw": draw}
-        for draw, value in enumerate(values, 1)
+    if not _may_be_special(item):
+        return []
+    name = item["name"]
+    one = [
+        {"input": name, "move": "plant", "value": value, "where": "one", "axis": 0, "draw": draw}
+        for draw, value in enumerate(("nan", "inf", "-inf"), 1)
     ]
+    return [one, [{"input": name, "move": "plant", "value": "nan", "where": "ends", "axis": 0, "draw": 1}]]
+
+
+def _on_one_workload(item: ResolvedInput) -> list[list[Change]]:
+    """Return changes of a floating input that single faults need and that hardly a draw at random makes.
+
+    Rows that are minus infinity as a whole or at first, as masks make them; equal large numbers in each slice of the
+    first axis, of both signs and all far below zero: their variance in one pass may be less than nothing, and a maximum
+    that begins at zero is not theirs.
+    """
+    name, last = item["name"], rank(item) - 1
+    _, most = exponents(item)
+    plans: list[list[Change]] = []
+    if _may_be_special(item):
+        plans += [
+            [{"input": name, "move": "plant", "value": "-inf", "where": where, "axis": axis, "draw": 1}]
+            for where, axis in (("slice", 0), ("first half", last))
+        ]
+    equal = [{"input": name, "move": "same", "axis": axis} for axis in range(1, rank(item))]
+    if 0 < len(equal) <= MOST_CHANGES - 2:
+        for power, times in EQUAL:
+            if power + 3 < most // 2:
+                scaled = {"input": name, "move": "scale", "exponent": power}
+                plans.append([*equal, scaled, {"input": name, "move": "shift", "by": times * 2.0**power}])
+    return plans
 
 
 def _of_input(item: ResolvedInput) -> Iterator[Change]:

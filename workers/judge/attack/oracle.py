@@ -8,6 +8,7 @@ stand when everything is scaled away from them.
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from warpsmith.workers.judge.attack.measure import (
     BORDER,
     CLOSER,
     CLOSER_DRAWS,
+    ENLARGED,
     FEW,
     HIGHEST,
     MANY,
@@ -37,7 +39,15 @@ from warpsmith.workers.judge.attack.measure import (
     is_ordered,
     is_rounded_once,
 )
-from warpsmith.workers.judge.attack.nearby import jittered, lost_in_float64, moved, neighbours, replaced, scaled
+from warpsmith.workers.judge.attack.nearby import (
+    enlarged,
+    jittered,
+    lost_in_float64,
+    moved,
+    neighbours,
+    replaced,
+    scaled,
+)
 from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -198,13 +208,36 @@ class Oracle:
                 return False
         if not self._look_at_ties(workload, values, wide, spreads):
             return False
-        if any(map(_is_special, values)):
-            for size in REPLACED:
-                exact = self._reference("float64", workload, replaced(values, size))
-                if exact is None:
-                    return False
-                for spread, one in zip(spreads, exact, strict=True):
-                    spread.add_replaced(one)
+        return self._look_without_special(workload, values, spreads)
+
+    def _look_without_special(self, workload: ResolvedWorkload, values: Values, spreads: Sequence[Spread]) -> bool:
+        """Find out what NaN and infinities of the inputs do, by other numbers; false where the reference fails there.
+
+        They are replaced in each input alone and in all together: one that does not matter may only be seen not to
+        where another input keeps its own, and the reverse.
+        """
+        special = [place for place, value in enumerate(values) if _is_special(value)]
+        for only in (None, *special) if len(special) > 1 else special:
+            found = [self._reference("float64", workload, replaced(values, size, only)) for size in REPLACED]
+            if not self._enter(Spread.add_replaced, spreads, found):
+                return False
+        if not special:
+            return True
+        found = [self._reference("float64", workload, enlarged(values, size)) for size in ENLARGED]
+        return self._enter(Spread.add_enlarged, spreads, found)
+
+    def _enter(
+        self,
+        add: Callable[[Spread, Sequence[torch.Tensor]], None],
+        spreads: Sequence[Spread],
+        found: Sequence[Sequence[torch.Tensor] | None],
+    ) -> bool:
+        """Add to each spread its result of several calls of the reference; false where one failed."""
+        whole = [one for one in found if one is not None]
+        if len(whole) < len(found):
+            return False
+        for at, spread in enumerate(spreads):
+            add(spread, [one[at] for one in whole])
         return True
 
     def _look_at_ties(
@@ -270,11 +303,13 @@ class Oracle:
     def _stands(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
         """Check whether a failure near the ends of the dtype also stands further from them."""
         near_most, near_least = _nearness(values, worst)
+        # What an honest sum of N terms, of any order, makes infinite: terms above the largest number by N.
+        down = BORDER * self.rules[0].fan_in if _sums_overflow(values, worst, self.rules[0].fan_in) else BORDER
         bounded = [
             item["shape"] is None or kind_of(item) != "float" or item.get("values", {}).get("range") is not None
             for item in workload["inputs"]
         ]
-        for near, power in ((near_most, 1 / BORDER), (near_least, BORDER)):
+        for near, power in ((near_most, 1 / down), (near_least, BORDER)):
             if near and not all(bounded):
                 again = self._worst(workload, scaled(values, power, bounded))
                 if again is None or again.ratio <= 1:
@@ -345,11 +380,28 @@ def _is_special(value: torch.Tensor | None) -> bool:
     return value is not None and value.is_floating_point() and not bool(torch.isfinite(value.to(torch.float64)).all())
 
 
+def _is_of_one_class(worst: Worst) -> bool:
+    """Check whether what was found and what was expected are both finite, or neither is."""
+    classes = [isinstance(one, float) and not math.isfinite(one) for one in (worst.found, worst.expected)]
+    return classes[0] == classes[1]
+
+
+def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
+    """Return whether a failure may be an overflow of a sum of as many terms, each as large as an input's."""
+    if _is_of_one_class(worst):
+        return False
+    for value in values:
+        if value is not None and value.is_floating_point():
+            size = value.to(torch.float64).abs()
+            sums = torch.float64 if value.dtype == torch.float64 else torch.float32
+            if bool((size.isfinite() & (size > torch.finfo(sums).max / (_NEAR_END * fan_in))).any()):
+                return True
+    return False
+
+
 def _nearness(values: Values, worst: Worst) -> tuple[bool, bool]:
     """Return whether a failure may be one of overflow, and whether it may be one of underflow."""
-    found, expected = worst.found, worst.expected
-    classes = [isinstance(one, float) and not torch.isfinite(torch.tensor(one)) for one in (found, expected)]
-    most, least = classes[0] != classes[1], False
+    most, least = not _is_of_one_class(worst), False
     for value in values:
         if value is None or not value.is_floating_point() or not value.numel():
             continue

@@ -38,11 +38,13 @@ def search(
     rng: random.Random,
     seconds: float,
     *,
+    chief: bool = True,
     most: int = MOST_TRIES,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """Ask until a recipe fails, the seconds are over or `most` were asked; the special values of each input at least.
+    """Ask until a recipe fails, the seconds are over or `most` were asked; what is certain to be asked at least.
 
+    chief: whether this is the workload that is searched longest, and asked more however little time there is.
     Raises what `ask` raises. Where no input may change nothing is asked.
     """
     if all(kind_of(item) is None for item in workload["inputs"]):
@@ -53,7 +55,7 @@ def search(
     tries = 0
     seen: set[str] = set()
     listed = openings(workload, first, rng)
-    at_least = max(1, certain(workload))
+    at_least = max(1, certain(workload, chief=chief))
     while tries < most and (tries < at_least or clock() < end):
         recipe = listed[tries] if tries < len(listed) else bred(workload, kept, first, rng)
         tries += 1

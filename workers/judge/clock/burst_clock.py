@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,14 +137,15 @@ class BurstClock:
             for name, events in self._events.items()
         }
 
-    def corrected(self, samples: Samples, candidate: str) -> Samples:
-        """Return the samples, the candidate's increased where the two clocks disagree.
+    def corrected(self, samples: Samples, names: Collection[str]) -> Samples:
+        """Return the samples, those of `names` increased where the two clocks disagree.
 
-        The increase is the time that only the wall clock saw. A baseline is never made slower: that would favour the
-        candidate.
+        The increase is the time that only the wall clock saw. PyTorch's own baselines are not to be among the names:
+        made slower, they would favour the candidate, and their calls wait for all that they launch. An expert is
+        somebody's library, which may not: taken at its events, it would be faster than any kernel can be.
         """
-        surplus = self.surplus(candidate) if candidate in samples else 0.0
-        return {name: [value + surplus * (name == candidate) for value in values] for name, values in samples.items()}
+        more = {name: self.surplus(name) if name in names else 0.0 for name in samples}
+        return {name: [value + more[name] for value in values] for name, values in samples.items()}
 
     def surplus(self, name: str) -> float:
         """Return the microseconds a call that only the wall clock saw; 0 where the clocks agree."""

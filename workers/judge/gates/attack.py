@@ -100,7 +100,8 @@ def attack(job_run: JobRun, candidate: RunnerHandle) -> None:
     try:
         for workload, share in shares:
             with job_run.bound(candidate, workload, "verify"):
-                _attack_workload(job_run, candidate, workload, time.monotonic() + seconds * share)
+                chief = workload is shares[0][0]
+                _attack_workload(job_run, candidate, workload, time.monotonic() + seconds * share, chief=chief)
     finally:
         job_run.report.attack["seconds"] = round(time.monotonic() - start, 3)
 
@@ -124,7 +125,9 @@ def _size(workload: ResolvedWorkload) -> int:
     return elements(workload) + sum(spec.elements for spec in result_specs(workload))
 
 
-def _attack_workload(job_run: JobRun, candidate: RunnerHandle, workload: ResolvedWorkload, end: float) -> None:
+def _attack_workload(
+    job_run: JobRun, candidate: RunnerHandle, workload: ResolvedWorkload, end: float, *, chief: bool
+) -> None:
     """Search on one workload until `end` and note what came of it. Raises Wrong, RunnerFault."""
     report = job_run.report.attack
     assert report is not None
@@ -133,7 +136,7 @@ def _attack_workload(job_run: JobRun, candidate: RunnerHandle, workload: Resolve
     report["workloads"].append(entry)
     rng = random.Random(job_run.number())  # noqa: S311 - seeded from the job's secret
     try:
-        found = search(workload, functools.partial(_asked, oracle), rng, end - time.monotonic())
+        found = search(workload, functools.partial(_asked, oracle), rng, end - time.monotonic(), chief=chief)
         if found.worst is None:
             return
         worst = found.worst

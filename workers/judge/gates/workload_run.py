@@ -121,6 +121,8 @@ class WorkloadRun:
     clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
     deferred_us: float = 0.0
     baseline_misses: dict[str, int] = field(default_factory=dict)
+    aside_us: dict[str, float] = field(default_factory=dict)
+    """Microseconds a call of each expert that its events do not show, and that count as its time."""
     _turn: int = 0
 
     def question(self) -> Question:
@@ -207,7 +209,9 @@ class WorkloadRun:
             block("candidate", checking=True)
         self.clocks_us = bursts.clocks()
         self.deferred_us = bursts.ledger.deferred_us(samples, "candidate", "cuda")
-        return bursts.corrected(samples, "candidate")
+        experts = [mode for mode in baselines if mode in self.runners.experts]
+        self.aside_us = {name: more for name in experts if (more := bursts.surplus(name))}
+        return bursts.corrected(samples, {"candidate", *experts})
 
     def _inspect_call(self, name: str, contender: RunnerHandle, checking: bool, call: Call) -> None:
         """Check that a call's results are those that stood as it ended; `checking`: check it in full.

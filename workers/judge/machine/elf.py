@@ -1,8 +1,8 @@
 """Read 64-bit little-endian ELF files: sections, segments, symbols, relocations, dynamic entries.
 
 Source: the ELF-64 object file format, version 1.5; the System V ABI's chapter on dynamic linking; for versions of
-symbols the Linux Standard Base core, "Symbol Versioning". Every read is bounded by the file: a file that breaks off
-raises struct.error or ValueError.
+symbols the Linux Standard Base core, "Symbol Versioning". Cubins are such files, too. Every read is bounded by the
+file: one that breaks off, or names a place outside of itself, raises ValueError.
 """
 
 from __future__ import annotations
@@ -81,19 +81,24 @@ class Image(NamedTuple):
 
 
 def _unpack(form: str, raw: bytes, at: int = 0) -> tuple[Any, ...]:
-    """Unpack what lies at a place that the file names; a place of 2^63 and beyond is no error of another kind."""
-    if at > len(raw):
-        raise struct.error(f"found offset {at}, expected one within the file's {len(raw)} bytes")
+    """Unpack what lies at a place that the file names. Raises ValueError where that is not within `raw`."""
+    if at + struct.calcsize(form) > len(raw):
+        raise ValueError(f"found offset {at}, expected one within {len(raw)} bytes")
     return struct.unpack_from(form, raw, at)
 
 
 def sections(raw: bytes) -> list[Section]:
-    """Return the sections of a 64-bit little-endian ELF file; none for anything else."""
+    """Return the sections of a 64-bit little-endian ELF file; none for anything else.
+
+    Raises ValueError for such a file that is not whole.
+    """
     if raw[:6] != MAGIC:
         return []
     (table,) = _unpack("<Q", raw, 0x28)
     size, count, names = _unpack("<HHH", raw, 0x3A)
     heads = [_unpack("<IIQQQQI", raw, table + i * size) for i in range(count)]
+    if heads and names >= count:
+        raise ValueError(f"found names in section {names}, expected one of {count}")
     start = heads[names][4] if heads else 0
     found = []
     for name, kind, flags, address, offset, length, link in heads:
@@ -112,7 +117,7 @@ def image(raw: bytes) -> Image:
     return Image(
         sections=found,
         segments=_segments(raw),
-        symbols=_symbols(found, _SYMBOLS),
+        symbols=symbols(found),
         dynamic=_with_libraries(found, _symbols(found, _DYNAMIC_SYMBOLS)),
         relocations=frozenset(_relocations(found)),
         needed=[_string(found, value) for tag, value in entries if tag == _NEEDED],
@@ -131,18 +136,29 @@ def _segments(raw: bytes) -> list[Segment]:
     return found
 
 
+def symbols(found: list[Section]) -> list[Symbol]:
+    """Return all symbols of a file by its sections, local ones too. Raises ValueError for a table that is not whole."""
+    return _symbols(found, _SYMBOLS)
+
+
 def _symbols(found: list[Section], kind: int) -> list[Symbol]:
-    symbols = []
+    read = []
     for table in found:
         if table.kind != kind:
             continue
-        names = found[table.link].content
+        names = _linked(found, table)
         for at in range(24, table.size - 23, 24):  # the first is a dummy
             name, information, section, address, size = _unpack("<IBxHQQ", table.content, at)
-            symbols.append(
-                Symbol(_text(names, name), information & 15, information >> 4 == _WEAK, section, address, size)
-            )
-    return symbols
+            weak = information >> 4 == _WEAK
+            read.append(Symbol(_text(names, name), information & 15, weak, section, address, size))
+    return read
+
+
+def _linked(found: list[Section], table: Section) -> bytes:
+    """Return the content of the section that a table names, where its strings are."""
+    if table.link >= len(found):
+        raise ValueError(f"found section {table.link} named by {table.name}, expected one of {len(found)}")
+    return found[table.link].content
 
 
 def _with_libraries(found: list[Section], symbols: list[Symbol]) -> list[Symbol]:
@@ -151,7 +167,7 @@ def _with_libraries(found: list[Section], symbols: list[Symbol]) -> list[Symbol]
     if versions is None:
         return symbols
     libraries = dict(_versions_needed(found))
-    numbers = _unpack(f"<{versions.size // 2}H", versions.content)
+    numbers = _unpack(f"<{len(versions.content) // 2}H", versions.content)
     return [
         symbol._replace(library=libraries.get(number & 0x7FFF, ""))
         for symbol, number in zip(symbols, numbers[1:], strict=True)
@@ -163,7 +179,7 @@ def _versions_needed(found: list[Section]) -> Iterator[tuple[int, str]]:
     for table in found:
         if table.kind != _VERSIONS_NEEDED:
             continue
-        names, at = found[table.link].content, 0
+        names, at = _linked(found, table), 0
         for _ in range(table.size // 16):
             count, library, first, following = _unpack("<2xHIII", table.content, at)
             place = at + first
@@ -195,8 +211,8 @@ def _dynamic_entries(found: list[Section]) -> Iterator[tuple[int, int]]:
 
 def _string(found: list[Section], offset: int) -> str:
     """Return a string of the dynamic section's table."""
-    table = next(one for one in found if one.kind == _DYNAMIC)
-    return _text(found[table.link].content, offset)
+    table = next(one for one in found if one.kind == _DYNAMIC)  # the offset is one of its entries
+    return _text(_linked(found, table), offset)
 
 
 def _text(raw: bytes, at: int) -> str:
