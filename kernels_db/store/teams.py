@@ -17,8 +17,12 @@ from warpsmith.kernels_db.store.tables import SHIPPED, HoldingRow, SearchRow, Te
 
 def insert_for(session: Session, table: type[Base]) -> Any:
     """Return an INSERT of the session's database, on which both have `on_conflict_do_nothing` and `..._update`."""
-    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
+    return insert_of(session.get_bind().dialect.name, table)
+
+
+def insert_of(dialect: str, table: type[Base]) -> Any:
+    """Do what `insert_for` does, for a statement that is built once: `dialect` is the database's name."""
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)
 
 
 def is_readable(column: InstrumentedAttribute[str], team: str | None) -> list[ColumnElement[bool]]:

@@ -106,6 +106,21 @@ def advance(db: Database, search_id: str, now: float, decide: Decide = next_step
         return grow(session, lock_search(session, search_id), now, decide)
 
 
+class Following:
+    """Opens the steps that follow a step in the transaction that ends it: the `also` of its end.
+
+    `messages` are to be sent after the commit; None where it was not called, and `advance` is to be.
+    """
+
+    def __init__(self, decide: Decide = next_steps) -> None:
+        self._decide = decide
+        self.messages: list[Message] | None = None
+
+    def __call__(self, session: Session, search: SearchRow, now: float) -> None:
+        """Do what `advance` does, for a search that the transaction has locked."""
+        self.messages = grow(session, search, now, self._decide)
+
+
 def pause(db: Database, search_id: str, reason: str, now: float, by: str | None = None) -> None:
     """Open no new steps until `resume`; steps that run may still commit.
 

@@ -188,10 +188,10 @@ def test_an_unreachable_model_puts_the_step_off_and_then_pauses_the_search(here:
 def test_a_result_that_comes_after_the_lease_is_dropped(here: WorkerProcess, app: Celery) -> None:
     search_id, message = begun(here)
 
-    def slow(_here: WorkerProcess, work: Work, owner: str) -> bool:
+    def slow(_here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
         with here.db.writing() as session:
             session.get_one(AttemptRow, work.attempt_id).owner = "somebody else"
-        return steps.complete_ideate(here.db, work.attempt_id, owner, IDEAS, [], time.time())
+        return steps.complete_ideate(here.db, work.attempt_id, owner, IDEAS, [], time.time(), following)
 
     tasks.perform(app, message.attempt_id, slow)
     assert len(nodes(here, search_id)) == 1
@@ -201,7 +201,7 @@ def test_a_result_that_comes_after_the_lease_is_dropped(here: WorkerProcess, app
 def test_a_fault_of_ours_ends_the_branch_and_not_the_search(here: WorkerProcess, app: Celery) -> None:
     search_id, message = begun(here)
 
-    def broken(_here: WorkerProcess, _work: Work, _owner: str) -> bool:
+    def broken(*_: object) -> bool:
         raise KeyError("gate")
 
     tasks.perform(app, message.attempt_id, broken)
