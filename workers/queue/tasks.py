@@ -113,8 +113,9 @@ def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep, following: step
         if is_out_of_room(error):
             return _put_off(here, work, owner, f"this host has no room left on its disk: {error}", following)
         # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on. That is
-        # committed by itself: the fault may be in what follows.
+        # committed by itself: the fault may be in what follows, of which nothing was committed.
         logger.exception("the step failed")
+        following.messages = None
         return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", here.db.now())
 
 

@@ -146,7 +146,7 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
         known.add((node.id, step.kind, step.ordinal))
         opening = _opening(step, node)
         if node.id in unwritten:  # one UPDATE for what a step brought and for what is opened next
-            for name, value in opening.items():
+            for name, value in (opening | {"updated_at": now}).items():
                 setattr(unwritten[node.id], name, value)
         else:
             changed.setdefault(tuple(opening.items()), []).append(node.id)
