@@ -22,7 +22,7 @@ app = make_app(get_settings())
 app.conf.include = []
 
 
-def answer(here: WorkerProcess, work: Work, owner: str) -> bool:
+def answer(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
     """Complete a step with ideas, or code that differs from node to node, without a model."""
     now = time.time()
     if work.kind == "ideate":
@@ -30,12 +30,12 @@ def answer(here: WorkerProcess, work: Work, owner: str) -> bool:
             {"technique": "compute", "title": f"idea {number}", "mechanism": f"by way {number}"}
             for number in range(int(work.params["ideas"]))
         ]
-        return steps.complete_ideate(here.db, work.attempt_id, owner, ideas, [], now)
+        return steps.complete_ideate(here.db, work.attempt_id, owner, ideas, [], now, following)
     source = f"def run(x, y):\n    y[:] = {work.node.seq}\n"
-    return steps.complete_code(here.db, work.attempt_id, owner, source, "cpp", [], now)
+    return steps.complete_code(here.db, work.attempt_id, owner, source, "cpp", [], now, following)
 
 
-def accept(here: WorkerProcess, work: Work, owner: str) -> bool:
+def accept(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
     """Complete a judge step with an accepting verdict, without a judge."""
     document: dict[str, Any] = {
         "id": work.attempt_id,
@@ -57,7 +57,8 @@ def accept(here: WorkerProcess, work: Work, owner: str) -> bool:
         "fingerprint": "",
         "seconds": {},
     }
-    return steps.complete_judge(here.db, work.attempt_id, owner, cast("Verdict", document), time.time())
+    verdict = cast("Verdict", document)
+    return steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time(), following)
 
 
 def model_step(attempt_id: str) -> None:

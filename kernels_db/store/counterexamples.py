@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.attack_documents import Recipe
@@ -31,6 +31,24 @@ MOST_BYTES = 8_192
 
 MOST_CHARS = 2_000
 """Of a description."""
+
+
+def _newest_first() -> tuple[Any, Any]:
+    return CounterexampleRow.created_at.desc(), CounterexampleRow.id.desc()
+
+
+_OF_WORKLOAD = (
+    (WorkloadRow.op_id == CounterexampleRow.op_id)
+    & (WorkloadRow.device == CounterexampleRow.device)
+    & (WorkloadRow.name == CounterexampleRow.workload)
+)
+_KNOWN = (
+    select(CounterexampleRow.recipe, CounterexampleRow.description, WorkloadRow.role)
+    .join(WorkloadRow, _OF_WORKLOAD)
+    .where(CounterexampleRow.op_id == bindparam("op_id"), CounterexampleRow.device == bindparam("device"))
+    .order_by(*_newest_first())
+    .limit(MOST_KEPT)
+)
 
 
 @dataclass(frozen=True)
@@ -111,18 +129,7 @@ def keep_counterexample(
 
 def known_counterexamples(session: Session, op_id: str, target: str) -> tuple[Counterexample, ...]:
     """Return the counterexamples of an op on a target's type of device, newest first."""
-    of_workload = (
-        (WorkloadRow.op_id == CounterexampleRow.op_id)
-        & (WorkloadRow.device == CounterexampleRow.device)
-        & (WorkloadRow.name == CounterexampleRow.workload)
-    )
-    rows = session.execute(
-        select(CounterexampleRow.recipe, CounterexampleRow.description, WorkloadRow.role)
-        .join(WorkloadRow, of_workload)
-        .where(CounterexampleRow.op_id == op_id, CounterexampleRow.device == _device(target))
-        .order_by(*_newest_first())
-        .limit(MOST_KEPT)
-    ).tuples()
+    rows = session.connection().execute(_KNOWN, {"op_id": op_id, "device": _device(target)})
     return tuple(Counterexample(cast("Recipe", recipe), said, role == "holdout") for recipe, said, role in rows)
 
 
@@ -141,10 +148,6 @@ def ask_first(job: Job, known: Sequence[Counterexample]) -> None:
     chosen = sorted(place for _, place in sorted(ranked)[:MOST_ASKED])
     if chosen:
         job["op"]["counterexamples"] = [able[place] for place in chosen]
-
-
-def _newest_first() -> tuple[Any, Any]:
-    return CounterexampleRow.created_at.desc(), CounterexampleRow.id.desc()
 
 
 def _device(target: str) -> str:

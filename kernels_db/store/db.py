@@ -100,10 +100,13 @@ class Database:
     def reading(self) -> Iterator[Session]:
         """Open a read transaction: every query in it sees one state of the database.
 
-        Rows stay readable after it ends.
+        Rows stay readable after it ends, and statements prepared.
         """
         with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
             yield session
+            # Here and below a rollback would do as well, but at each one psycopg forgets every statement that it has
+            # prepared, and the server plans it anew.
+            session.commit()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -134,7 +137,7 @@ class Database:
             return time.time()
         known, monotonic = self._clock, time.monotonic()
         if known is None or monotonic - known[1] > CLOCK_AGE_S:
-            with self.engine.connect() as connection:
+            with self.engine.begin() as connection:
                 said = connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())::float8"))
             known = self._clock = float(said or 0.0), time.monotonic()
             return known[0]
@@ -178,7 +181,7 @@ class Database:
 
         `found` is None on an empty database.
         """
-        with self._reader.connect() as connection:
+        with self._reader.begin() as connection:
             return MigrationContext.configure(connection).get_current_revision(), expected_revision()
 
     def dispose(self) -> None:

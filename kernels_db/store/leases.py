@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, CursorResult, and_, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, CursorResult, Update, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.table_base import Leased
@@ -46,29 +46,39 @@ def claim(
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     `conditions`: what else must be true of the row; `also`: other columns to set with it.
     """
-    taken = session.execute(
+    return changed_one(session.execute(taking(table, row_id, owner, now + lease_s, now, *conditions, **also)))
+
+
+def taking(
+    table: type[Leased],
+    row_id: str | BindParameter[str],
+    owner: str | BindParameter[str],
+    until: float | BindParameter[float],
+    now: float | BindParameter[float],
+    *conditions: ColumnElement[bool],
+    **also: Any,
+) -> Update:
+    """Return the statement of `claim`, of values or of parameters: a step's is built once."""
+    return (
         update(table)
         .where(table.id == row_id, table.state == "pending", *conditions)
         .values(
             state="running",
             owner=owner,
-            lease_expires_at=now + lease_s,
+            lease_expires_at=until,
             tries=table.tries + 1,
             started_at=now,
             **also,
         )
     )
-    return _changed_one(taken)
 
 
 def renew(session: Session, table: type[Leased], row_id: str, owner: str, lease_s: float, now: float) -> bool:
     """Hold the lease for another `lease_s` seconds; False: it was lost, stop."""
     renewed = session.execute(
-        update(table)
-        .where(table.id == row_id, table.state == "running", table.owner == owner)
-        .values(lease_expires_at=now + lease_s)
+        update(table).where(table.id == row_id, held_by(table, owner)).values(lease_expires_at=now + lease_s)
     )
-    return _changed_one(renewed)
+    return changed_one(renewed)
 
 
 def held(session: Session, table: type[Row], row_id: str, owner: str) -> Row | None:
@@ -76,8 +86,13 @@ def held(session: Session, table: type[Row], row_id: str, owner: str) -> Row | N
 
     Returns None where the lease was lost.
     """
-    mine = select(table).where(table.id == row_id, table.state == "running", table.owner == owner)
+    mine = select(table).where(table.id == row_id, held_by(table, owner))
     return session.scalar(mine.with_for_update().execution_options(populate_existing=True))
+
+
+def held_by(table: type[Leased], owner: str | ColumnElement[str]) -> ColumnElement[bool]:
+    """Select the rows that `owner` holds."""
+    return and_(table.state == "running", table.owner == owner)
 
 
 def finish(row: Leased, state: str, now: float) -> None:
@@ -141,5 +156,6 @@ def unsent(table: type[Leased], now: float, resend_after_s: float) -> ColumnElem
     return and_(table.state == "pending", or_(table.sent_at.is_(None), lost))
 
 
-def _changed_one(result: object) -> bool:
+def changed_one(result: object) -> bool:
+    """Check whether an UPDATE found its row."""
     return cast("CursorResult[object]", result).rowcount == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import SearchRow, TeamDayRow, TeamRow
-from warpsmith.kernels_db.store.teams import insert_for
+from warpsmith.kernels_db.store.teams import insert_of
 
 DAY_S = 86_400
 OPEN_SEARCHES = "open_searches"
@@ -91,6 +93,12 @@ def add_spending(
     if not (candidates or cost_usd or device_seconds):
         return
     spent = {"candidates": candidates, "cost_usd": cost_usd, "device_seconds": device_seconds}
-    row = insert_for(session, TeamDayRow).values(team=team, day=int(now // DAY_S), **spent)
-    more = {name: getattr(TeamDayRow, name) + value for name, value in spent.items()}
-    session.execute(row.on_conflict_do_update(index_elements=["team", "day"], set_=more))
+    connection = session.connection()
+    connection.execute(_adding(connection.dialect.name), {"team": team, "day": int(now // DAY_S), **spent})
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    row = insert_of(dialect, TeamDayRow)
+    more = {name: getattr(TeamDayRow, name) + row.excluded[name] for name in DAILY.values()}
+    return row.on_conflict_do_update(index_elements=["team", "day"], set_=more)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, or_, select
+from sqlalchemy import ColumnElement, case, delete, exists, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -17,8 +17,12 @@ from warpsmith.kernels_db.store.tables import SHIPPED, HoldingRow, SearchRow, Te
 
 def insert_for(session: Session, table: type[Base]) -> Any:
     """Return an INSERT of the session's database, on which both have `on_conflict_do_nothing` and `..._update`."""
-    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
+    return insert_of(session.get_bind().dialect.name, table)
+
+
+def insert_of(dialect: str, table: type[Base]) -> Any:
+    """Do what `insert_for` does, for a statement that is built once: `dialect` is the database's name."""
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)
 
 
 def is_readable(column: InstrumentedAttribute[str], team: str | None) -> list[ColumnElement[bool]]:
@@ -68,9 +72,10 @@ def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bo
     if team is None:
         session.execute(delete(HoldingRow).where(HoldingRow.object_id == object_id))
         return new
-    held = select(HoldingRow.team).where(HoldingRow.object_id == object_id).limit(1)
-    if not new and session.scalar(held) is None:
-        return False
+    if not new:
+        holds = func.coalesce(func.max(case((HoldingRow.team == team, 1), else_=0)), 1)  # 1 where nobody does
+        if session.scalar(select(holds).where(HoldingRow.object_id == object_id)) == 1:
+            return False
     row = insert_for(session, HoldingRow).values(object_id=object_id, team=team).on_conflict_do_nothing()
     # What it returns is counted: psycopg's count of inserted rows is gone once SQLAlchemy has closed the cursor.
     return session.scalar(row.returning(HoldingRow.team)) is not None

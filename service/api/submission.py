@@ -281,6 +281,8 @@ def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: 
 
 def _check_cost_quota(settings: ServiceSettings, session: Session, team: str, model: Mapping[str, Any]) -> None:
     """Raise InvalidInput for a model without a price, where the team has a quota of money: it could not be kept."""
+    if model["provider"] != "openai":  # nothing else costs
+        return
     row = session.get(TeamRow, team)
     if row is None or row.cost_usd_a_day is None or not (unknown := unpriced(model, _load_prices(settings), settings)):
         return

@@ -95,7 +95,7 @@ def make_search_document(session: Session, row: SearchRow, alive_after_s: float)
         if is_candidate and verdict is not None:
             by_verdict[verdict] = by_verdict.get(verdict, 0) + count
         latest_round = max(latest_round, highest)
-    begun = row.state != "queued"  # before its first step a search has no verdict and no kernel to read
+    begun = row.state != "queued"  # before its first step a search has no verdict, no kernel, and waits for nothing
     root = select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0)
     root_id = session.scalar(root) if begun else None
     best = _make_best(session, row)
@@ -115,7 +115,7 @@ def make_search_document(session: Session, row: SearchRow, alive_after_s: float)
         baselines=read_workload_times(choose_verdict(session, root_id).get("workloads")) if root_id is not None else [],
         best=best,
         kernels=list_kept_kernels(session, row) if begun else [],
-        waiting_for=list_waiting(session, row, now, alive_after_s),
+        waiting_for=list_waiting(session, row, now, alive_after_s) if begun else [],
     )
 
 

@@ -182,18 +182,19 @@ class Driver:
         assert work is not None
         return work
 
-    def complete(self, work: steps.Work, owner: str = "me") -> bool:
-        """Bring a plausible result for `work`."""
+    def complete(self, work: steps.Work, owner: str = "me", also: steps.Following | None = None) -> bool:
+        """Bring a plausible result for `work`; `also` runs in its transaction."""
         self.now += 1.0
         if work.kind == "ideate":
             ideas = [idea(work.ordinal * 100 + number) for number in range(work.params["ideas"])]
-            return steps.complete_ideate(self.db, work.attempt_id, owner, ideas, [call(self.sources)], self.now)
+            calls = [call(self.sources)]
+            return steps.complete_ideate(self.db, work.attempt_id, owner, ideas, calls, self.now, also)
         if work.kind == "code":
             self.sources += 1
-            calls = [call(self.sources)]
-            return steps.complete_code(self.db, work.attempt_id, owner, source(self.sources), "cpp", calls, self.now)
+            calls, text = [call(self.sources)], source(self.sources)
+            return steps.complete_code(self.db, work.attempt_id, owner, text, "cpp", calls, self.now, also)
         assert work.level is not None
-        return steps.complete_judge(self.db, work.attempt_id, owner, self.outcome(work.level), self.now)
+        return steps.complete_judge(self.db, work.attempt_id, owner, self.outcome(work.level), self.now, also)
 
     def outcome(self, level: str) -> Verdict:
         """A verdict by luck."""

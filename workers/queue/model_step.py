@@ -42,7 +42,7 @@ logger = log.get(__name__)
 class ModelStep:
     """One ideate or code step (a repair is a code step), held by `owner`.
 
-    `salvaged`: the ideas of a reply that was cut off.
+    `following`: opens, with the commit, what follows. `salvaged`: the ideas of a reply that was cut off.
     """
 
     db: Database
@@ -50,6 +50,7 @@ class ModelStep:
     work: Work
     owner: str
     now: Clock
+    following: steps.Following | None = None
     salvaged: list[Idea] = field(default_factory=list, init=False)
 
     def run(self, model: Model) -> bool:
@@ -121,12 +122,14 @@ class ModelStep:
         match error:
             case AskPending():
                 life_s = self.settings.ask_expires_s
-                return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now(), life_s)
+                attempt_id, now = self.work.attempt_id, self.now()
+                return steps.wait_for_answer(self.db, attempt_id, self.owner, request, now, life_s, self.following)
             case PoolMiss():
                 return self._give_in(str(error), calls)
             case ModelBusy():
                 attempt_id, now = self.work.attempt_id, self.now()
-                return steps.put_off(self.db, attempt_id, self.owner, str(error), BUSY_DELAY_S, calls, now)
+                reason = str(error)
+                return steps.put_off(self.db, attempt_id, self.owner, reason, BUSY_DELAY_S, calls, now, self.following)
             case ModelUnavailable():
                 calls.append(ModelCall.failed(request, model.provider, error.reason, model=error.model))
                 return self._defer(error, calls)
@@ -140,12 +143,13 @@ class ModelStep:
             ideas = self._whole(reply, self._allowed(parsing.ideas(reply, int(self.work.params["ideas"]))), last=last)
             calls.append(ModelCall.answered(request, model.provider, reply))
             logger.info("ideas", ideas=len(ideas))
-            return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, ideas, calls, self.now())
+            return self._complete_ideate(ideas, calls)
         source = parsing.code(reply)
         calls.append(ModelCall.answered(request, model.provider, reply))
         logger.info("code", characters=len(source))
         language = self.work.language
-        return steps.complete_code(self.db, self.work.attempt_id, self.owner, source, language, calls, self.now())
+        attempt_id, now = self.work.attempt_id, self.now()
+        return steps.complete_code(self.db, attempt_id, self.owner, source, language, calls, now, self.following)
 
     def _whole(self, reply: ModelReply, ideas: list[Idea], *, last: bool) -> list[Idea]:
         """Return the ideas to go on with.
@@ -166,7 +170,11 @@ class ModelStep:
         """Go on without a further reply: with the ideas of a cut one, or close the branch."""
         if not self.salvaged:
             return self._close(reason, calls)
-        return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, self.salvaged, calls, self.now())
+        return self._complete_ideate(self.salvaged, calls)
+
+    def _complete_ideate(self, ideas: list[Idea], calls: list[ModelCall]) -> bool:
+        attempt_id, now = self.work.attempt_id, self.now()
+        return steps.complete_ideate(self.db, attempt_id, self.owner, ideas, calls, now, self.following)
 
     def _allowed(self, ideas: list[Idea]) -> list[Idea]:
         """Return the ideas whose technique the step may use: a restart rules some out."""
@@ -178,7 +186,8 @@ class ModelStep:
 
     def _close(self, reason: str, calls: list[ModelCall]) -> bool:
         logger.info("the branch closes", reason=reason)
-        return steps.close_branch(self.db, self.work.attempt_id, self.owner, reason, calls, self.now())
+        attempt_id, now = self.work.attempt_id, self.now()
+        return steps.close_branch(self.db, attempt_id, self.owner, reason, calls, now, self.following)
 
     def _defer(self, unavailable: ModelUnavailable, calls: list[ModelCall]) -> bool:
         backoff = min(self.settings.model_backoff_s * 2.0 ** min(self.work.deferrals, 30), LONGEST_BACKOFF_S)
@@ -196,6 +205,7 @@ class ModelStep:
             probe_s=self.settings.model_probe_s,
             longest_probe_s=self.settings.model_probe_longest_s,
             final=unavailable.final,
+            also=self.following,
         )
 
 

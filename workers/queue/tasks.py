@@ -45,8 +45,8 @@ from warpsmith.workers.steps import Work
 
 logger = log.get(__name__)
 
-DoStep = Callable[[WorkerProcess, Work, str], bool]
-"""Does a claimed step for its owner and commits it; False where the lease was lost."""
+DoStep = Callable[[WorkerProcess, Work, str, steps.Following], bool]
+"""Does a claimed step for its owner and commits it, with what follows it; False where the lease was lost."""
 
 
 def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
@@ -68,12 +68,15 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
         about = {"target": work.target, "language": work.language, "level": work.level, "tries": work.tries}
         with tracing.span(f"step {work.kind}", link=link) as note, log.bound(**ids):
             note(**ids, **about)
-            done = _do(here, work, owner, do)
+            following = steps.Following()
+            done = _do(here, work, owner, do, following)
             note(committed=done)
             if done:
-                following = steps.advance(here.db, work.search_id, here.db.now())
+                messages = following.messages
+                if messages is None:
+                    messages = steps.advance(here.db, work.search_id, here.db.now())
                 with tracing.continued({}):  # each of them has a trace of its own
-                    dispatch.send(sender, following)
+                    dispatch.send(sender, messages)
             else:
                 logger.warning("somebody else holds the step now; its result was dropped")
     except steps.UnknownSearch:
@@ -96,58 +99,60 @@ def check_fitness(here: WorkerProcess) -> None:
         raise Reject(fault, requeue=True)
 
 
-def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
+def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep, following: steps.Following) -> bool:
     try:
-        reached = steps.find_reached_quota(here.db, work, here.db.now())
-        if reached is not None:
-            logger.info("the search waits for its team's quota", reason=reached.describe())
-            return steps.wait_for_quota(here.db, work.attempt_id, owner, reached, here.db.now())
-        return do(here, work, owner)
+        if work.reached is not None:
+            logger.info("the search waits for its team's quota", reason=work.reached.describe())
+            return steps.wait_for_quota(here.db, work.attempt_id, owner, work.reached, here.db.now(), following)
+        return do(here, work, owner, following)
     except (SQLAlchemyError, StorageFull):
         raise
     except SpecErrors as error:
-        return steps.give_up(here.db, work.attempt_id, owner, str(error), here.db.now())
+        return steps.give_up(here.db, work.attempt_id, owner, str(error), here.db.now(), following)
     except Exception as error:
         if is_out_of_room(error):
-            return _put_off(here, work, owner, f"this host has no room left on its disk: {error}")
-        # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on.
+            return _put_off(here, work, owner, f"this host has no room left on its disk: {error}", following)
+        # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on. That is
+        # committed by itself: the fault may be in what follows, of which nothing was committed.
         logger.exception("the step failed")
+        following.messages = None
         return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", here.db.now())
 
 
-def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str) -> bool:
+def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str, following: steps.Following) -> bool:
     """Give the step back for another host, or for this one when it can do it; nothing counts against it."""
     logger.error("the step is put off", reason=reason, delay_s=here.settings.lease_s)
-    return steps.put_off(here.db, work.attempt_id, owner, reason, here.settings.lease_s, [], here.db.now())
+    return steps.put_off(here.db, work.attempt_id, owner, reason, here.settings.lease_s, [], here.db.now(), following)
 
 
-def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception) -> bool:
+def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, following: steps.Following) -> bool:
     """Give a step back that its judge made no verdict of."""
     from warpsmith.workers.judge.protocol.client import JudgeUnfit  # noqa: PLC0415 - model workers have no judge
 
     # A judge that cannot even start for want of room says no more than that it ended.
     full = here.find_full_disk()
     if (isinstance(error, JudgeUnfit) and error.part == "disk") or full is not None:
-        return _put_off(here, work, owner, str(error) if full is None else f"{full} has no room left: {error}")
+        reason = str(error) if full is None else f"{full} has no room left: {error}"
+        return _put_off(here, work, owner, reason, following)
     logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
     # The lease ends now: the reconciler counts the try, and gives up after too many.
     return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())
 
 
-def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
+def ask(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
     """Do an ideate or code step."""
-    step = ModelStep(here.db, here.settings, work, owner, here.db.now)
+    step = ModelStep(here.db, here.settings, work, owner, here.db.now, following)
     with _lease(here, work, owner):
         return step.run(open_model(work.model, here.settings, here.db))
 
 
-def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
+def judge(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
     """Do a judge or verify step."""
     from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     capped = steps.refusal(here.db, work, here.db.now())
     if capped is not None:
-        return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now())
+        return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now(), following)
     try:
         with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
             began, limits = time.monotonic(), limits_of(here.settings)
@@ -157,11 +162,12 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     except LeaseLost:
         return False
     except JobRefused as refused:
-        return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", here.db.now())
+        reason = f"the judge refuses the job: {refused}"
+        return steps.give_up(here.db, work.attempt_id, owner, reason, here.db.now(), following)
     except (JudgeDied, JudgeTimeout) as error:
-        return _give_back(here, work, owner, error)
+        return _give_back(here, work, owner, error, following)
     logger.info("judged", **summary(verdict))
-    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now())
+    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now(), following)
     if done:
         _profile_survivor(here, work)
     return done

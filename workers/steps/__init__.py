@@ -10,7 +10,8 @@ died.
     take            claims the step whose turn it is between teams, told by any message of its queue
     claim, renew    pending -> running under a lease, for an owner that is new each time; None or False: not ours
     complete_*      one for each kind of step, `close_branch`, `defer`, `wait_for_answer`, `give_up`: the ends of an
-                    attempt. False: the lease was lost, and nothing is written
+                    attempt. False: the lease was lost, and nothing is written. With a `Following` as `also` they do
+                    what `advance` does in the same transaction
     tell            the answer to an ask; raises AskClosed where the ask is not open
     pause, resume, cancel       raise WrongState where the state forbids it
     label_search    name, tags, notes, archive; delete_search deletes one that has ended, but not the kernels it led to
@@ -36,11 +37,19 @@ from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.claims import claim, give_up, renew
 from warpsmith.workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
 from warpsmith.workers.steps.labels import MOST_TAGS, Deleted, Labels, delete_search, label_search
-from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, find_submission, pause, resume
+from warpsmith.workers.steps.lifecycle import (
+    Following,
+    advance,
+    cancel,
+    create_search,
+    find_submission,
+    pause,
+    resume,
+)
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
 from warpsmith.workers.steps.pruning import Pruned, prune
-from warpsmith.workers.steps.quotas import QuotaReached, check_device, find_reached_quota, wait_for_quota
+from warpsmith.workers.steps.quotas import QuotaReached, check_device, wait_for_quota
 from warpsmith.workers.steps.reading import read_exemplars
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.turns import take
@@ -50,6 +59,7 @@ __all__ = [
     "MOST_TAGS",
     "AskClosed",
     "Deleted",
+    "Following",
     "GivenBack",
     "Labels",
     "Merged",
@@ -75,7 +85,6 @@ __all__ = [
     "create_search",
     "defer",
     "delete_search",
-    "find_reached_quota",
     "find_submission",
     "give_back",
     "give_up",

@@ -20,7 +20,16 @@ from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, Searc
 from warpsmith.workers.llm.base import ModelRequest
 from warpsmith.workers.steps.budget_clock import set_clock
 from warpsmith.workers.steps.endings import close_node
-from warpsmith.workers.steps.rows import add_event, close_attempt, held, lock_search, message, plain, put_back
+from warpsmith.workers.steps.rows import (
+    Also,
+    add_event,
+    close_attempt,
+    ending,
+    lock_search,
+    message,
+    plain,
+    put_back,
+)
 from warpsmith.workers.steps.values import Message, WrongState
 from warpsmith.workers.text import storable
 
@@ -62,7 +71,13 @@ class AskClosed(WrongState):
 
 
 def wait_for_answer(
-    db: Database, attempt_id: str, owner: str, request: ModelRequest, now: float, expires_s: float = 0.0
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    request: ModelRequest,
+    now: float,
+    expires_s: float = 0.0,
+    also: Also | None = None,
 ) -> bool:
     """Open an ask for `request` that lives `expires_s` seconds, and let the attempt wait for it.
 
@@ -71,8 +86,7 @@ def wait_for_answer(
     False when the lease was lost. Calls are recorded when the step completes: answers stay with the attempt, so it
     makes the earlier calls again.
     """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         put_back(work.attempt)

@@ -34,7 +34,7 @@ from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import Held, add_event, lock_search, message, put_back, signed
 from warpsmith.workers.steps.sweeping import reserve_sweep
 from warpsmith.workers.steps.values import Message, Work, WrongState
-from warpsmith.workers.steps.work import build_work
+from warpsmith.workers.steps.work import Place, build_work
 
 MOST_JOBS = 256
 """Jobs of one bundle; what is left over waits for the next."""
@@ -167,10 +167,12 @@ def _take(
 ) -> int:
     """Take steps for `taken` while there is room; returns how many are left."""
     now, size = taken.created_at, 0
+    root_id = session.scalars(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
+    place = Place(session.get_one(OpRow, search.op_id).spec, root_id)
     for position, attempt in enumerate(waiting):
         node = session.get_one(NodeRow, attempt.node_id)
         reserve_sweep(session, search, attempt)
-        work = build_work(session, search, node, attempt)
+        work = build_work(session, search, node, attempt, place)
         try:
             capped = refusal(db, work, now)
             job = None if capped is not None else make_job(work)

@@ -1,6 +1,7 @@
 """Committing what a step brought: ideas, code, a verdict, or the end of its branch.
 
-Each function returns False, and writes nothing, when the lease was lost or the search has ended.
+Each function returns False, and writes nothing, when the lease was lost or the search has ended. `also` runs in the
+same transaction (`rows.ending`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
@@ -25,11 +26,12 @@ from warpsmith.workers.search.joining import write_speedups
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from warpsmith.workers.steps.planting import digest_of, ideas_so_far, plan
 from warpsmith.workers.steps.rows import (
+    Also,
     Held,
     add_event,
     close_attempt,
     count_candidate,
-    held,
+    ending,
     plain,
     put_back,
     record_calls,
@@ -51,6 +53,14 @@ They are more than a step makes, even where it was tried again.
 """
 
 
+_FIRST_WITH = (
+    select(NodeRow.seq)
+    .where(NodeRow.search_id == bindparam("search_id"), NodeRow.source_digest == bindparam("digest"))
+    .order_by(NodeRow.seq)
+    .limit(1)
+)
+
+
 def complete_ideate(
     db: Database,
     attempt_id: str,
@@ -58,6 +68,7 @@ def complete_ideate(
     ideas: Sequence[Mapping[str, Any]],
     calls: Iterable[ModelCall],
     now: float,
+    also: Also | None = None,
 ) -> bool:
     """Plan nodes for each idea, as many as the step's `codes`.
 
@@ -68,8 +79,7 @@ def complete_ideate(
     with db.reading() as session:
         search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
         before = None if search_id is None else ideas_so_far(session, search_id)
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None or before is None:
             return False
         record_calls(session, work, calls, now)
@@ -91,11 +101,17 @@ def complete_ideate(
 
 
 def complete_code(
-    db: Database, attempt_id: str, owner: str, source: str, language: str, calls: Iterable[ModelCall], now: float
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    source: str,
+    language: str,
+    calls: Iterable[ModelCall],
+    now: float,
+    also: Also | None = None,
 ) -> bool:
     """Store the candidate's source; one that the search has seen closes its node as a duplicate."""
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         record_calls(session, work, calls, now)
@@ -103,12 +119,8 @@ def complete_code(
         close_attempt(work.attempt, "succeeded", now)
         source = storable(source)
         digest = normalised_digest(source)
-        twin = session.scalar(
-            select(NodeRow.seq)
-            .where(NodeRow.search_id == search.id, NodeRow.source_digest == digest)
-            .order_by(NodeRow.seq)
-            .limit(1)
-        )
+        # Nothing that this transaction has yet to write changes a digest.
+        twin = session.connection().scalar(_FIRST_WITH, {"search_id": search.id, "digest": digest})
         if twin is not None:
             if node.source is None:
                 node.source, node.language = source, language
@@ -125,7 +137,9 @@ def complete_code(
         return True
 
 
-def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, now: float) -> bool:
+def complete_judge(
+    db: Database, attempt_id: str, owner: str, verdict: Verdict, now: float, also: Also | None = None
+) -> bool:
     """Store the verdict on the baselines, on a screening, or on a full verification.
 
     The baselines' verdict goes on the root.
@@ -133,8 +147,7 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
     A reference that is not accepted fails the search with the problem. Raises ValueError where the verdict's level is
     not the step's.
     """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         commit_verdict(session, work, verdict, now)
@@ -175,9 +188,10 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     held_s = document["seconds"].get("exclusive", 0.0)
     search.gpu_seconds += held_s
     search.sweep_seconds += document.get("sweep_seconds", 0.0)
-    add_spending(session, search.team, now, device_seconds=held_s)
     if level == "screen":
-        count_candidate(session, search, now)
+        count_candidate(session, search, now, device_seconds=held_s)
+    else:
+        add_spending(session, search.team, now, device_seconds=held_s)
     twin = _twin(document) if level == "screen" else None
     if twin is not None:
         again = "the repair changed nothing: " if twin == node.seq else ""
@@ -197,15 +211,20 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
 
 
 def close_branch(
-    db: Database, attempt_id: str, owner: str, reason: str, calls: Iterable[ModelCall], now: float
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    reason: str,
+    calls: Iterable[ModelCall],
+    now: float,
+    also: Also | None = None,
 ) -> bool:
     """End the branch: the pool has no reply, or no reply could be read.
 
     Where none of the search's latest replies could be read, three at least and of two steps, it pauses instead, and the
     attempt is pending again.
     """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         recorded = list(calls)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import new_id
@@ -23,7 +23,7 @@ from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
-from warpsmith.workers.steps.rows import OPEN, add_event, message, spend
+from warpsmith.workers.steps.rows import add_event, message, spend
 from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 
@@ -32,6 +32,11 @@ Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
 
 AT_ONCE = ("plant", "join")
 """Steps that take no attempt: they make nodes, and the policy is asked again."""
+
+_KNOWN = select(AttemptRow.node_id, AttemptRow.kind, AttemptRow.ordinal).where(
+    AttemptRow.node_id.in_(bindparam("node_ids", expanding=True))
+)
+_INSERT = insert(AttemptRow)
 
 logger = log.get(__name__)
 
@@ -48,7 +53,6 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
         add_event(session, search, "search.started", now)
     if search.state != "running":
         return []
-    session.flush()
     policy, budget, spent = parse_policy(search.policy), parse_budget(search.budget), spend(search, now)
 
     def ask(nodes: list[NodeView]) -> list[Step]:
@@ -64,12 +68,10 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     except PolicyFault as fault:
         end(session, search, "failed", f"the policy failed: {fault}", now)
         return []
-    if not messages and not _any_open(session, search):
-        end(session, search, "finished", "the policy asked for nothing more", now)
     if messages:
         start_clock(search, now)
-    else:
-        set_clock(session, search, now)
+    elif not set_clock(session, search, now):
+        end(session, search, "finished", "the policy asked for nothing more", now)
     return messages
 
 
@@ -132,6 +134,7 @@ def _node_of(step: Step, by_id: Mapping[str, NodeView]) -> NodeView:
 
 def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:
     wanted = {step.node_id for step in steps}
+    unwritten = {row.id: row for row in session.dirty if isinstance(row, NodeRow)}
     by_id = {node.id: node for node in nodes if node.id in wanted}
     known = _known(session, by_id)
     attempts: list[dict[str, Any]] = []
@@ -141,7 +144,12 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
         if (node.id, step.kind, step.ordinal) in known:
             continue
         known.add((node.id, step.kind, step.ordinal))
-        changed.setdefault(tuple(_opening(step, node).items()), []).append(node.id)
+        opening = _opening(step, node)
+        if node.id in unwritten:  # one UPDATE for what a step brought and for what is opened next
+            for name, value in (opening | {"updated_at": now}).items():
+                setattr(unwritten[node.id], name, value)
+        else:
+            changed.setdefault(tuple(opening.items()), []).append(node.id)
         attempts.append(
             {
                 "id": new_id("at"),
@@ -161,7 +169,7 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
     for values, node_ids in changed.items():
         session.execute(update(NodeRow).where(NodeRow.id.in_(node_ids)).values(**dict(values), updated_at=now))
     if attempts:
-        session.execute(insert(AttemptRow), attempts)
+        session.connection().execute(_INSERT, attempts)
         _start_round(session, search, steps, now)
         search.updated_at = now
     return [message(attempt["id"], attempt["kind"], search.target) for attempt in attempts]
@@ -169,8 +177,8 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
 
 def _known(session: Session, nodes: dict[str, NodeView]) -> set[tuple[str, str, int]]:
     """Return the attempts that these nodes had or have: none of them is made twice."""
-    query = select(AttemptRow.node_id, AttemptRow.kind, AttemptRow.ordinal).where(AttemptRow.node_id.in_(list(nodes)))
-    return set(session.execute(query).tuples()) if nodes else set()
+    found = session.connection().execute(_KNOWN, {"node_ids": list(nodes)}) if nodes else ()
+    return {(node_id, kind, ordinal) for node_id, kind, ordinal in found}
 
 
 def _opening(step: Step, node: NodeView) -> dict[str, Any]:
@@ -203,8 +211,3 @@ def _is_in_bundle(session: Session, root: NodeView) -> bool:
     of_root = (AttemptRow.node_id == root.id, AttemptRow.kind == "judge", AttemptRow.state == "running")
     held = AttemptRow.owner.startswith(owner_of(""))
     return session.scalar(select(AttemptRow.id).where(*of_root, held).limit(1)) is not None
-
-
-def _any_open(session: Session, search: SearchRow) -> bool:
-    query = select(AttemptRow.id).where(AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN)).limit(1)
-    return session.scalar(query) is not None

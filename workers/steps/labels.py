@@ -55,8 +55,8 @@ class Deleted:
     kernels: tuple[str, ...]
 
 
-def set_labels(session: Session, search: SearchRow, labels: Labels, now: float) -> None:
-    """Set labels of a search in the transaction of `session`; the retention's clock does not start anew."""
+def _set_labels(session: Session, search: SearchRow, labels: Labels, now: float) -> None:
+    """Set labels of a search; the retention's clock does not start anew."""
     if "name" in labels:
         search.name = labels["name"]
     if "notes" in labels:
@@ -64,7 +64,8 @@ def set_labels(session: Session, search: SearchRow, labels: Labels, now: float) 
     if "archived" in labels:
         search.archived_at = (search.archived_at or now) if labels["archived"] else None
     if "tags" in labels:
-        _set_tags(session, search.id, labels["tags"])
+        session.execute(delete(SearchTagRow).where(SearchTagRow.search_id == search.id))
+        add_tags(session, search.id, labels["tags"])
 
 
 def label_search(db: Database, search_id: str, labels: Labels, now: float) -> None:
@@ -77,11 +78,11 @@ def label_search(db: Database, search_id: str, labels: Labels, now: float) -> No
         search = lock_search(session, search_id)
         if labels.get("archived") and search.state not in ENDED:
             raise WrongState(f"search {search_id}", search.state, "one that has ended; cancel it first")
-        set_labels(session, search, labels, now)
+        _set_labels(session, search, labels, now)
 
 
-def _set_tags(session: Session, search_id: str, tags: Iterable[str]) -> None:
-    session.execute(delete(SearchTagRow).where(SearchTagRow.search_id == search_id))
+def add_tags(session: Session, search_id: str, tags: Iterable[str]) -> None:
+    """Give tags to a search that has none."""
     session.add_all(SearchTagRow(search_id=search_id, tag=tag) for tag in dict.fromkeys(tags))
 
 

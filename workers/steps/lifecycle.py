@@ -18,12 +18,28 @@ from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
-from warpsmith.workers.steps.labels import Labels, set_labels
+from warpsmith.workers.steps.labels import Labels, add_tags
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.quotas import check_submission
 from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
 from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
+
+
+class Following:
+    """Opens the steps that follow a step in the transaction that ends it: the `also` of its end.
+
+    Of a new search it opens the first ones. `messages` are to be sent after the commit; None where it was not called,
+    and `advance` is to be.
+    """
+
+    def __init__(self, decide: Decide = next_steps) -> None:
+        self._decide = decide
+        self.messages: list[Message] | None = None
+
+    def __call__(self, session: Session, search: SearchRow, now: float) -> None:
+        """Do what `advance` does, for a search that the transaction has locked."""
+        self.messages = grow(session, search, now, self._decide)
 
 
 def create_search(
@@ -42,15 +58,17 @@ def create_search(
     labels: Labels | None = None,
     traceparent: str | None = None,
     also: Callable[[Session, str], None] | None = None,
+    following: Following | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
 
     `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
     `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
     similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it; `model_name` and `labels` are
-    what lists show. `also(session, search_id)` runs in the same transaction. `traceparent`: the trace of the request
-    that submits it, which its steps are linked to.
+    what lists show. `also(session, search_id)` runs in the same transaction, and after it `following` opens the first
+    steps. `traceparent`: the trace of the request that submits it, which its steps are linked to.
     """
+    labels = labels or {}
     parse_policy(policy)
     offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
     with db.writing() as session:
@@ -65,6 +83,8 @@ def create_search(
             budget=dict(budget),
             model=dict(model),
             model_name=model_name,
+            name=labels.get("name"),
+            notes=labels.get("notes"),
             state="queued",
             team=team,
             created_at=now,
@@ -72,18 +92,19 @@ def create_search(
         )
         session.add(search)
         session.flush()
-        set_labels(session, search, labels or {}, now)
+        add_tags(session, search.id, labels.get("tags", ()))
         root = NodeRow(
             id=new_id("nd"), search_id=search.id, seq=0, round=0, state="coded", created_at=now, updated_at=now
         )
         session.add(root)
-        session.flush()
         told = {} if traceparent is None else {"traceparent": traceparent}
         add_event(session, search, "search.created", now, op=op.name, target=search.target, language=language, **told)
         add_event(session, search, "node.created", now, root, parent_id=None, round=0)
         plant_seeds(session, search, root, offers, now)
         if also is not None:
             also(session, search.id)
+        if following is not None:
+            following(session, search, now)
         return search.id
 
 

@@ -20,7 +20,7 @@ from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, SearchRow
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.budget_clock import set_clock
 from warpsmith.workers.steps.endings import pause_search
-from warpsmith.workers.steps.rows import Held, add_event, held, put_back, record_calls, spend
+from warpsmith.workers.steps.rows import Also, Held, add_event, ending, put_back, record_calls, spend
 from warpsmith.workers.steps.values import ModelCall
 from warpsmith.workers.text import storable
 
@@ -38,6 +38,7 @@ def defer(
     probe_s: float = 30.0,
     longest_probe_s: float = 600.0,
     final: bool = False,
+    also: Also | None = None,
 ) -> bool:
     """Make the attempt pending again, not before `delay_s` from now: the model is unavailable.
 
@@ -45,8 +46,7 @@ def defer(
     that after the next failure, at most after `longest_probe_s`. `final` (waiting will not help) pauses it until a
     person resumes it. False when the lease was lost.
     """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         record_calls(session, work, calls, now)
@@ -85,15 +85,21 @@ def _tell(session: Session, work: Held, reason: str, now: float) -> None:
 
 
 def put_off(
-    db: Database, attempt_id: str, owner: str, reason: str, delay_s: float, calls: Iterable[ModelCall], now: float
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    reason: str,
+    delay_s: float,
+    calls: Iterable[ModelCall],
+    now: float,
+    also: Also | None = None,
 ) -> bool:
     """Make the attempt pending again, not before `delay_s` from now: no call is possible now.
 
     Every slot of the endpoint is taken. Nothing failed: neither a try nor a deferral is counted. False when the lease
     was lost.
     """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         record_calls(session, work, calls, now)

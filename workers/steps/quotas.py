@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.quotas import DEVICE_SECONDS, QUOTAS, Usage, find_reached, find_reached_of
-from warpsmith.kernels_db.store.tables import SearchRow, TeamRow
+from warpsmith.kernels_db.store.tables import TeamRow
 from warpsmith.workers.steps.endings import pause_search
-from warpsmith.workers.steps.rows import held, put_back
+from warpsmith.workers.steps.rows import Also, ending, put_back
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.text import storable
 
@@ -55,18 +54,16 @@ def check_device(session: Session, team: str, now: float) -> None:
         raise QuotaReached(reached)
 
 
-def find_reached_quota(db: Database, work: Work, now: float) -> Usage | None:
-    """Return the quota that keeps a claimed step from spending now; None where it may."""
-    with db.reading() as session:
-        of_search = select(TeamRow).join(SearchRow, SearchRow.team == TeamRow.name)
-        team = session.scalar(of_search.where(SearchRow.id == work.search_id))
-        return find_reached_of(session, team, now, list(_needed(work)))
+def find_reached_quota(session: Session, team: TeamRow | None, work: Work, now: float) -> Usage | None:
+    """Return the quota of its team that keeps a claimed step from spending now; None where it may."""
+    return find_reached_of(session, team, now, list(_needed(work)))
 
 
-def wait_for_quota(db: Database, attempt_id: str, owner: str, usage: Usage, now: float) -> bool:
+def wait_for_quota(
+    db: Database, attempt_id: str, owner: str, usage: Usage, now: float, also: Also | None = None
+) -> bool:
     """Give the step back, and pause its search until the quota's day ends; False where the lease was lost."""
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
+    with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
             return False
         reason = usage.describe()

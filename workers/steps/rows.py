@@ -6,21 +6,25 @@ They are the search's lock, the attempt that a worker holds, events, model calls
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
 from warpsmith.workers.steps.values import EventType, Message, ModelCall, UnknownSearch
 from warpsmith.workers.text import storable
+
+Also: TypeAlias = Callable[[Session, SearchRow, float], None]
+"""Runs in the transaction of a step's end, after it, with the search that is locked there and the time."""
 
 OPEN = ("pending", "running", "waiting")
 """States of an attempt that is still to bring a result."""
@@ -43,20 +47,39 @@ class Held:
     attempt: AttemptRow
 
 
+# PostgreSQL locks in the order of `of`: the search first, as everywhere. A row that it had to wait for it reads again.
+_HELD = (
+    select(SearchRow, NodeRow, AttemptRow)
+    .join(AttemptRow, AttemptRow.search_id == SearchRow.id)
+    .join(NodeRow, NodeRow.id == AttemptRow.node_id)
+    .where(AttemptRow.id == bindparam("attempt_id"), leases.held_by(AttemptRow, bindparam("owner")))
+    .with_for_update(of=[SearchRow, AttemptRow, NodeRow], key_share=True)
+    .execution_options(populate_existing=True)
+)
+
+
 def held(session: Session, attempt_id: str, owner: str) -> Held | None:
     """Return the attempt if `owner` still runs it.
 
     Returns None when the lease went to another worker or the search ended.
     """
-    search_id = select(AttemptRow.search_id).where(AttemptRow.id == attempt_id).scalar_subquery()
-    locked = select(SearchRow).where(SearchRow.id == search_id).with_for_update()
-    search = session.scalar(locked.execution_options(populate_existing=True))
-    if search is None:
-        return None
-    attempt = leases.held(session, AttemptRow, attempt_id, owner)
-    if attempt is None:
-        return None
-    return Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
+    found = session.execute(_HELD, {"attempt_id": attempt_id, "owner": owner}).tuples().one_or_none()
+    return None if found is None else Held(*found)
+
+
+@contextmanager
+def ending(
+    db: Database, attempt_id: str, owner: str, now: float, also: Also | None
+) -> Iterator[tuple[Session, Held | None]]:
+    """Open the write transaction in which the step of an attempt ends.
+
+    It has None where the lease was lost. `also` runs last in it, where there is one (`lifecycle.Following`).
+    """
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        yield session, work
+        if work is not None and also is not None:
+            also(session, work.search, now)
 
 
 def put_back(attempt: AttemptRow) -> None:
@@ -141,14 +164,14 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
     session.flush()
 
 
-def count_candidate(session: Session, search: SearchRow, now: float) -> None:
+def count_candidate(session: Session, search: SearchRow, now: float, *, device_seconds: float = 0.0) -> None:
     """Count a candidate on the budget and on its team's quota, once its code step or its screening has ended.
 
     A duplicate counts, and so do replies in which no code could be read: a model that only repeats itself would else
-    be asked as long as its policy plays.
+    be asked as long as its policy plays. `device_seconds`, which it held, are its team's spending as well.
     """
     search.candidates += 1
-    add_spending(session, search.team, now, candidates=1)
+    add_spending(session, search.team, now, candidates=1, device_seconds=device_seconds)
 
 
 def spend(search: SearchRow, now: float) -> Spend:

@@ -11,11 +11,13 @@ well where the rows do not make one, and after MOST_AGE_S.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Select, event, select
+from sqlalchemy import Select, bindparam, event, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
@@ -31,7 +33,12 @@ MOST_AGE_S = 60.0
 """Age of a reading of the whole tree after which it is read whole again."""
 
 _COLUMNS = tuple(getattr(NodeRow, name) for name in NodeView._fields)
-_VIEW = select(*_COLUMNS).order_by(NodeRow.seq).execution_options(warpsmith_binary=True)
+_VIEW = (
+    select(*_COLUMNS)
+    .where(NodeRow.search_id == bindparam("search_id"))
+    .order_by(NodeRow.seq)
+    .execution_options(warpsmith_binary=True)
+)
 _REVISED = select(*_COLUMNS, NodeRow.revision).order_by(NodeRow.seq).execution_options(warpsmith_binary=True)
 
 
@@ -48,10 +55,22 @@ def read_nodes(session: Session, search: SearchRow, *, whole: bool = False) -> l
     """Read the nodes of a search whose row this transaction has locked, by rising `seq`.
 
     One SELECT of exactly the policy's columns. The driver's tuples are taken as they are, because no column here needs
-    conversion. `whole`: whatever is remembered.
+    conversion. What the session has changed and not written yet, as the end of a step does, is changed here as well.
+    `whole`: whatever is remembered.
     """
+    if any(isinstance(row, NodeRow) for row in session.new):
+        session.flush()
+    nodes = _read_written(session, search, whole=whole)
+    for row in session.dirty:
+        if isinstance(row, NodeRow) and row.search_id == search.id:
+            place = bisect_left(nodes, row.seq, key=attrgetter("seq"))
+            nodes[place] = NodeView._make(getattr(row, name) for name in NodeView._fields)
+    return nodes
+
+
+def _read_written(session: Session, search: SearchRow, *, whole: bool) -> list[NodeView]:
     if search.next_seq < LARGE or session.get_bind().dialect.name != "postgresql":
-        return list(map(NodeView._make, _fetch(session, _VIEW.where(NodeRow.search_id == search.id))))
+        return list(map(NodeView._make, _fetch(session, _VIEW, search_id=search.id)))
     remembered: dict[str, _Remembered] = session.connection().info.setdefault("trees", {})
     known = remembered.pop(search.id, None)
     if whole or (known is not None and time.monotonic() - known.read_at > MOST_AGE_S):
@@ -60,7 +79,7 @@ def read_nodes(session: Session, search: SearchRow, *, whole: bool = False) -> l
     if found is None and known is not None:
         found = _read_on(session, search, None)
     if found is None:  # nodes whose numbers have a gap: nothing here makes one
-        return list(map(NodeView._make, _fetch(session, _VIEW.where(NodeRow.search_id == search.id))))
+        return list(map(NodeView._make, _fetch(session, _VIEW, search_id=search.id)))
     _remember_after_commit(session, remembered, search.id, found)
     return list(found.nodes)
 
@@ -86,8 +105,8 @@ def _read_on(session: Session, search: SearchRow, known: _Remembered | None) -> 
     return _Remembered(nodes, revision, time.monotonic() if known is None else known.read_at)
 
 
-def _fetch(session: Session, query: Select[Any]) -> Iterable[tuple[Any, ...]]:
-    result = session.connection().execute(query)
+def _fetch(session: Session, query: Select[Any], **values: str) -> Iterable[tuple[Any, ...]]:
+    result = session.connection().execute(query, values)
     assert result.cursor is not None  # a SELECT has one
     rows = result.cursor.fetchall()
     result.close()

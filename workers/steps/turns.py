@@ -11,12 +11,12 @@ Teams take turns by steps, whatever each step takes.
 
 from __future__ import annotations
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow
-from warpsmith.workers.steps.claims import Turn, claim_row, read_work
+from warpsmith.workers.steps.claims import RUNS, Named, Turn, claim, claim_step, lock_named, read_work
 from warpsmith.workers.steps.rows import message
 from warpsmith.workers.steps.values import Work
 
@@ -29,40 +29,36 @@ MOST_TRIES = 20
 def take(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:
     """Take the step whose turn it is in the queue of this message, as `claims.claim`; None where none waits.
 
-    It is chosen and claimed in one transaction, which reads what may have changed again under the search's lock.
+    The named step is chosen and claimed in one transaction, under its search's lock. Another is claimed in its own: a
+    transaction that held two searches' locks could wait for one that holds them the other way round.
     """
     for _ in range(MOST_TRIES):
         with db.writing() as session:
-            chosen = _choose(session, attempt_id, now)
-            if chosen is None:
+            named = lock_named(session, attempt_id)
+            chosen = None if named is None else _choose(session, named, now)
+            if named is None or chosen is None:
                 return None
             chosen_id, turn = chosen
-            claimed = claim_row(session, chosen_id, owner, lease_s, now, turn)
+            claimed = chosen_id == attempt_id and claim_step(session, named, owner, lease_s, now, turn)
         if claimed:
-            return read_work(db, chosen_id)
+            return read_work(db, attempt_id, now)
+        if chosen_id != attempt_id and (work := claim(db, chosen_id, owner, lease_s, now, turn)) is not None:
+            return work
     return None
 
 
-def _choose(session: Session, attempt_id: str, now: float) -> tuple[str, Turn | None] | None:
+def _choose(session: Session, named: Named, now: float) -> tuple[str, Turn | None] | None:
     """Return the step to take, and the turn that this is; no turn where one team's searches run alone."""
-    of_step = (AttemptRow.kind, AttemptRow.state, AttemptRow.not_before)
-    of_search = (SearchRow.target, SearchRow.team, SearchRow.state)
-    runs = exists().where(SearchRow.state == "running", SearchRow.team == TeamRow.name)
-    teams = select(func.count()).select_from(TeamRow).where(runs.correlate(TeamRow)).scalar_subquery()
-    query = select(*of_step, *of_search, teams).join(SearchRow, SearchRow.id == AttemptRow.search_id)
-    named = session.execute(query.where(AttemptRow.id == attempt_id)).one_or_none()
-    if named is None:
-        return None
-    kind, state, not_before, target, team, search_state, count = named
-    is_due = state == "pending" and not_before <= now and search_state == "running"
-    if is_due and count == 1:
-        return attempt_id, None
-    running = session.scalars(select(TeamRow.name).where(runs)).all()
-    queue = message(attempt_id, kind, target).queue
+    is_due = named.is_due(now)
+    if is_due and named.teams == 1:
+        return named.attempt_id, None
+    running = session.scalars(select(TeamRow.name).where(RUNS)).all()
+    queue = message(named.attempt_id, named.kind, named.target).queue
     turns = select(TurnRow.team, TurnRow.taken_at).where(TurnRow.queue == queue)
     served = dict(session.execute(turns).tuples().all())
     for name in sorted(running, key=lambda name: (served.get(name, 0.0), name)):
-        chosen = attempt_id if is_due and name == team else _find_waiting(session, name, kind, target, now)
+        of_message = is_due and name == named.team
+        chosen = named.attempt_id if of_message else _find_waiting(session, name, named.kind, named.target, now)
         if chosen is not None:
             return chosen, Turn(queue, name) if len(running) > 1 else None
     return None

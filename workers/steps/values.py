@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import Counterexample
+from warpsmith.kernels_db.store.quotas import Usage
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -218,7 +219,7 @@ class Work:
     joins: the search's policy joins candidates by size itself. sweep_s: of a screening, the device seconds that its
     sweep may hold, None where the budget does not limit them or it has none; of a verification, for `configurations`:
     the values of those that its sweep found faster than the chosen one on some workload. sweeps: the budget leaves
-    device seconds for sweeps.
+    device seconds for sweeps. reached: the quota of its team that keeps the step from spending; None where it may.
     """
 
     attempt_id: str
@@ -249,3 +250,4 @@ class Work:
     sweep_s: float | None = None
     sweeps: bool = True
     configurations: tuple[Mapping[str, int], ...] = ()
+    reached: Usage | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy import Select, bindparam, case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
@@ -14,7 +15,7 @@ from warpsmith.kernels_db.job.sweep_documents import list_tuned
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
-from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
@@ -34,17 +35,56 @@ Those are in documents with samples.
 """
 
 
-def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:
+# Built once: each step executes some of them.
+_NODES = select(NodeRow).where(NodeRow.id.in_(bindparam("node_ids", expanding=True)))
+_LATEST = (
+    select(func.max(VerdictRow.id))
+    .where(VerdictRow.node_id.in_(bindparam("node_ids", expanding=True)))
+    .group_by(VerdictRow.node_id)
+)
+_VERDICTS = select(VerdictRow.node_id, VerdictRow.document).where(VerdictRow.id.in_(_LATEST))
+_DIGEST = VerdictRow.document["compile"]["digest"].as_string()
+_BINARIES = (
+    select(_DIGEST, NodeRow.seq)
+    .join(NodeRow, NodeRow.id == VerdictRow.node_id)
+    .where(
+        NodeRow.search_id == bindparam("search_id"),
+        VerdictRow.level == "screen",
+        VerdictRow.verdict.in_(("accepted", "rejected", "quarantined")),
+        _DIGEST.is_not(None),
+    )
+    .order_by(VerdictRow.id.desc())
+    .limit(MOST_BINARIES)
+)
+_SIBLINGS = select(NodeRow.idea).where(
+    NodeRow.search_id == bindparam("search_id"),
+    NodeRow.parent_id == bindparam("parent_id"),
+    NodeRow.round == bindparam("round"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The spec of a search's op, and the root of its tree."""
+
+    spec: dict[str, Any]
+    root_id: str
+
+
+def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, place: Place) -> Work:
     """Build the work with all that the step of `attempt` needs."""
     kind = cast("StepKind", attempt.kind)
     asks_model = kind in ("ideate", "code")
-    parent = node if kind == "ideate" else _node(session, node.parent_id) if asks_model else None
-    best = _best_written(session, search) if asks_model else None
+    parent = best = None
+    if asks_model:
+        parent, best = _read_parent_and_best(session, search, node, kind, place.root_id)
     baselines_alone = node.seq == 0 and not asks_model
     ledger = _ledger(session, search.id) if kind == "ideate" else ()
     joined = frozenset(session.scalars(_joins(search.id))) if kind == "ideate" else frozenset()
     named, leads_on = find_leader(ledger, node.seq, joined) if kind == "ideate" else (_named_in(node), ())
-    other = None if parent is None or parent.seq == 0 else _accepted(session, search.id, named, parent.seq)
+    other = None if parent is None else _accepted(session, search.id, named, parent.seq)
+    shown = [one for one in (parent, best, other) if one is not None]
+    verdicts = _read_verdicts(session, {place.root_id, node.id, *(one.id for one in shown)}) if asks_model else {}
     return Work(
         attempt_id=attempt.id,
         search_id=search.id,
@@ -53,22 +93,22 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         params=attempt.params,
         tries=attempt.tries,
         deferrals=attempt.deferrals,
-        op=session.get_one(OpRow, search.op_id).spec,
+        op=place.spec,
         target=search.target,
         language=search.language,
         model=search.model,
         level=None if asks_model else level_of(node, attempt),
-        node=_record(node, _latest_verdict(session, NodeRow.id == node.id) if asks_model else None),
-        parent=None if parent is None or parent.seq == 0 else _measured(session, parent),
-        baselines=_latest_verdict(session, NodeRow.search_id == search.id, NodeRow.seq == 0) if asks_model else None,
-        best=None if best is None else _measured(session, best),
+        node=_record(node, verdicts.get(node.id)),
+        parent=None if parent is None else _measured(session, parent, verdicts),
+        baselines=verdicts.get(place.root_id),
+        best=None if best is None else _measured(session, best, verdicts),
         ledger=ledger,
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
         replies=_replies(session, attempt) if asks_model and attempt.deferrals else 0,
         known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
-        other=None if other is None else _measured(session, other),
+        other=None if other is None else _measured(session, other, verdicts),
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
         sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, attempt),
@@ -114,10 +154,21 @@ def _joins(search_id: str) -> Select[tuple[int]]:
     return select(NodeRow.seq).where(NodeRow.search_id == search_id, NodeRow.joins.is_not(None))
 
 
-def _best_written(session: Session, search: SearchRow) -> NodeRow | None:
-    """Return the champion; of one that was joined the part that is its parent, so that requests stay short."""
-    best = _node(session, search.best_node_id)
-    return best if best is None or best.joins is None else _node(session, best.parent_id)
+def _read_parent_and_best(
+    session: Session, search: SearchRow, node: NodeRow, kind: StepKind, root_id: str
+) -> tuple[NodeRow | None, NodeRow | None]:
+    """Return the node that a model step builds on, None where that is the root, and the champion.
+
+    Of a champion that was joined it is the part that is its parent, so that requests stay short.
+    """
+    parent_id = node.id if kind == "ideate" else node.parent_id
+    parent_id = None if parent_id == root_id else parent_id
+    wanted = [one for one in (parent_id, search.best_node_id) if one is not None]
+    found = {one.id: one for one in session.scalars(_NODES, {"node_ids": wanted})} if wanted else {}
+    best = None if search.best_node_id is None else found[search.best_node_id]
+    if best is not None and best.joins is not None:
+        best = session.get(NodeRow, best.parent_id)
+    return None if parent_id is None else found[parent_id], best
 
 
 def _named_in(node: NodeRow) -> tuple[int, ...]:
@@ -143,12 +194,8 @@ def level_of(node: NodeRow, attempt: AttemptRow) -> Level:
     return "verify" if attempt.kind == "verify" else "screen"
 
 
-def _node(session: Session, node_id: str | None) -> NodeRow | None:
-    return None if node_id is None else session.get_one(NodeRow, node_id)
-
-
-def _measured(session: Session, node: NodeRow) -> NodeRecord:
-    return _record(node, _latest_verdict(session, NodeRow.id == node.id), latest_metrics(session, node))
+def _measured(session: Session, node: NodeRow, verdicts: Mapping[str, Verdict]) -> NodeRecord:
+    return _record(node, verdicts.get(node.id), latest_metrics(session, node))
 
 
 def _record(node: NodeRow, document: Verdict | None, metrics: tuple[NsightKernel, ...] = ()) -> NodeRecord:
@@ -170,28 +217,16 @@ def _record(node: NodeRow, document: Verdict | None, metrics: tuple[NsightKernel
     )
 
 
-def _latest_verdict(session: Session, *of_node: ColumnElement[bool]) -> Verdict | None:
-    query = select(VerdictRow.document).join(NodeRow, NodeRow.id == VerdictRow.node_id).where(*of_node)
-    return cast("Verdict | None", session.scalar(query.order_by(VerdictRow.id.desc()).limit(1)))
+def _read_verdicts(session: Session, node_ids: Collection[str]) -> dict[str, Verdict]:
+    """Return the latest verdict of each node that has one."""
+    found = session.connection().execute(_VERDICTS, {"node_ids": list(node_ids)})
+    return {node_id: cast("Verdict", document) for node_id, document in found}
 
 
 def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
     """Return the first node of every binary judged in the search, by the verdict's digest."""
-    digest = VerdictRow.document["compile"]["digest"].as_string()
-    query = (
-        select(digest, NodeRow.seq)
-        .join(NodeRow, NodeRow.id == VerdictRow.node_id)
-        .where(
-            NodeRow.search_id == search_id,
-            VerdictRow.level == "screen",
-            VerdictRow.verdict.in_(("accepted", "rejected", "quarantined")),
-            digest.is_not(None),
-        )
-        .order_by(VerdictRow.id.desc())
-        .limit(MOST_BINARIES)
-    )
     found: dict[str, int] = {}
-    for binary, seq in session.execute(query).tuples():
+    for binary, seq in session.connection().execute(_BINARIES, {"search_id": search_id}):
         found[binary] = min(seq, found.get(binary, seq))
     return found
 
@@ -275,7 +310,5 @@ def _variants(session: Session, node: NodeRow) -> int:
     """
     if node.idea is None:
         return len(bare_variants(session, node.search_id, node.parent_id))
-    siblings = select(NodeRow.idea).where(
-        NodeRow.search_id == node.search_id, NodeRow.parent_id == node.parent_id, NodeRow.round == node.round
-    )
-    return sum(idea == node.idea for idea in session.scalars(siblings))
+    of_siblings = {"search_id": node.search_id, "parent_id": node.parent_id, "round": node.round}
+    return sum(idea == node.idea for (idea,) in session.connection().execute(_SIBLINGS, of_siblings))

@@ -100,7 +100,8 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         once.record(session, answers[0])
 
     def create() -> Answer:
-        search_id = steps.create_search(
+        following = steps.Following()
+        steps.create_search(
             service.db,
             submission.op,
             submission.target,
@@ -115,8 +116,9 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             traceparent=tracing.traceparent(),
             now=service.db.now(),
             also=answer,
+            following=following,
         )
-        service.advance(search_id)
+        service.outbox.send(following.messages or ())
         return answers[0]
 
     return once.guard(service.db, create).response()

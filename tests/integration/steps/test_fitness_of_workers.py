@@ -103,12 +103,12 @@ def test_leases_go_by_the_clock_of_the_database(
     elsewhere = Database(migrated_postgres_url)
     seen: list[str] = []
 
-    def do(here: WorkerProcess, work: Work, owner: str) -> bool:
+    def do(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
         # A reconciler on a host whose clock is a day off finds that the lease holds.
         jump(monkeypatch, seconds)
         assert reconciler.Reconciler(settings, elsewhere, make_app(settings)).round() == 0
         seen.append(attempt(here, work.attempt_id).state)
-        return steps.complete_judge(here.db, work.attempt_id, owner, verdict("baseline"), here.db.now())
+        return steps.complete_judge(here.db, work.attempt_id, owner, verdict("baseline"), here.db.now(), following)
 
     tasks.perform(NOWHERE, attempt_id, do)
     done = attempt(here, attempt_id)

@@ -47,16 +47,16 @@ class Leaning(Driver):
 
     joined: VerdictOf
 
-    def complete(self, work: steps.Work, owner: str = "me") -> bool:
+    def complete(self, work: steps.Work, owner: str = "me", also: steps.Following | None = None) -> bool:
         """Bring sources that can be joined, and verdicts on both workloads."""
         self.now += 1.0
         if work.kind == "code":
             self.sources += 1
             text = KERNEL.format(number=self.sources)
-            return steps.complete_code(self.db, work.attempt_id, owner, text, "cpp", [], self.now)
+            return steps.complete_code(self.db, work.attempt_id, owner, text, "cpp", [], self.now, also)
         if work.level is None:
-            return super().complete(work, owner)
-        return steps.complete_judge(self.db, work.attempt_id, owner, self.found(work), self.now)
+            return super().complete(work, owner, also)
+        return steps.complete_judge(self.db, work.attempt_id, owner, self.found(work), self.now, also)
 
     def found(self, work: steps.Work) -> Verdict:
         """Return the verdict on a node."""

@@ -89,11 +89,11 @@ def test_a_step_waits_for_the_next_day_and_nothing_is_lost(db: Database) -> None
     driver = Driver(db, create(db, NOON, team="limited"), now=NOON)
     (first,) = driver.advance()
     work = driver.claim(first.attempt_id)
-    assert steps.find_reached_quota(db, work, driver.now) is None
+    assert work.reached is None
     slow = verdict("baseline", seconds={"exclusive": 12.5})
     assert steps.complete_judge(db, work.attempt_id, "me", slow, driver.now)
     judged = driver.until("judge")
-    reached = steps.find_reached_quota(db, judged, driver.now)
+    reached = judged.reached
     assert reached is not None
     assert (reached.quota, reached.used, reached.limit, reached.resets_at) == (
         "device_seconds_a_day",
@@ -112,7 +112,7 @@ def test_a_step_waits_for_the_next_day_and_nothing_is_lost(db: Database) -> None
     assert driver.search().state == "running"
     assert "search.resumed" in driver.events()
     driver.now = MIDNIGHT + 1
-    assert steps.find_reached_quota(db, driver.claim(judged.attempt_id), driver.now) is None
+    assert driver.claim(judged.attempt_id).reached is None
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_each_quota_stops_the_steps_that_spend_from_it(
     found: dict[str, bool] = {}
     waiting = driver.advance()
     while waiting:
-        work = driver.claim(waiting.pop(0).attempt_id)
         with db.writing() as session:
             setattr(session.get_one(TeamRow, "limited"), quota, 0)
-        found[work.level or work.kind] = steps.find_reached_quota(db, work, driver.now) is not None
+        work = driver.claim(waiting.pop(0).attempt_id)
+        found[work.level or work.kind] = work.reached is not None
         with db.writing() as session:
             setattr(session.get_one(TeamRow, "limited"), quota, None)
         assert driver.complete(work)

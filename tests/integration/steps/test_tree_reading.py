@@ -32,8 +32,8 @@ class Reads:
         self.rows: list[int] = []
         fetch = tree_reading._fetch
 
-        def counted(session: Session, query: Select[Any]) -> Iterable[tuple[Any, ...]]:
-            rows = list(fetch(session, query))
+        def counted(session: Session, query: Select[Any], **values: str) -> Iterable[tuple[Any, ...]]:
+            rows = list(fetch(session, query, **values))
             self.rows.append(len(rows))
             return rows
 

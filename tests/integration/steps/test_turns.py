@@ -56,9 +56,9 @@ def test_200_searches_of_one_team_do_not_hold_up_anothers_first(
     messages = [begin(here.db, team, time.time()) for team in ["a"] * 200 + ["b"]]
     order: list[str | None] = []
 
-    def do(_: WorkerProcess, work: steps.Work, owner: str) -> bool:
+    def do(_: WorkerProcess, work: steps.Work, owner: str, following: steps.Following) -> bool:
         order.append(team_of(here.db, work))
-        return steps.give_up(here.db, work.attempt_id, owner, "the test has seen it", time.time())
+        return steps.give_up(here.db, work.attempt_id, owner, "the test has seen it", time.time(), following)
 
     for message in messages[:3]:
         tasks.perform(Celery("nowhere"), message.attempt_id, do)

@@ -44,7 +44,7 @@ def test_the_first_candidate_that_is_usable_is_at_hand(db: Database) -> None:
         node = session.get_one(NodeRow, work.node.id)
         node.parent_id = "nd_101"
         node.idea = idea(1) | {"mechanism": "large sizes as #103, #104, #999 and #102 do, else as #101"}
-    again = read_work(db, work.attempt_id)
+    again = read_work(db, work.attempt_id, driver.now)
     assert again.other is not None
     assert again.other.seq == 102, "not the parent, not a banned, wrong or unknown one"
     text = build(request_context(again)).messages[1]["content"]
@@ -52,4 +52,4 @@ def test_the_first_candidate_that_is_usable_is_at_hand(db: Database) -> None:
     assert source(102) in text
     with db.writing() as session:
         session.get_one(NodeRow, work.node.id).idea = idea(1)
-    assert read_work(db, work.attempt_id).other is None
+    assert read_work(db, work.attempt_id, driver.now).other is None

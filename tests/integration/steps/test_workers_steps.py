@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from celery import Celery
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from tests.services import migrate
 from tests.support.steps_support import create, source, verdict
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
-from warpsmith.workers.queue import process, tasks
+from warpsmith.workers.queue import dispatch, process, tasks
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.process import WorkerProcess
@@ -188,20 +189,41 @@ def test_an_unreachable_model_puts_the_step_off_and_then_pauses_the_search(here:
 def test_a_result_that_comes_after_the_lease_is_dropped(here: WorkerProcess, app: Celery) -> None:
     search_id, message = begun(here)
 
-    def slow(_here: WorkerProcess, work: Work, owner: str) -> bool:
+    def slow(_here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
         with here.db.writing() as session:
             session.get_one(AttemptRow, work.attempt_id).owner = "somebody else"
-        return steps.complete_ideate(here.db, work.attempt_id, owner, IDEAS, [], time.time())
+        return steps.complete_ideate(here.db, work.attempt_id, owner, IDEAS, [], time.time(), following)
 
     tasks.perform(app, message.attempt_id, slow)
     assert len(nodes(here, search_id)) == 1
     assert row(here, message.attempt_id).owner == "somebody else"
 
 
+def test_what_a_failed_transaction_would_have_opened_is_not_sent(
+    here: WorkerProcess, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search_id, message = begun(here)
+    sent: list[str] = []
+    monkeypatch.setattr(dispatch, "send", lambda _app, found: sent.extend(one.attempt_id for one in found))
+
+    def late(_here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
+        def fail(session: Session, search: SearchRow, now: float) -> None:
+            following(session, search, now)
+            raise KeyError("gate")
+
+        return steps.complete_ideate(here.db, work.attempt_id, owner, IDEAS, [], time.time(), fail)
+
+    tasks.perform(app, message.attempt_id, late)
+    assert row(here, message.attempt_id).state == "failed"
+    assert len(nodes(here, search_id)) == 1
+    with here.db.reading() as session:
+        assert set(sent) <= set(session.scalars(select(AttemptRow.id)))
+
+
 def test_a_fault_of_ours_ends_the_branch_and_not_the_search(here: WorkerProcess, app: Celery) -> None:
     search_id, message = begun(here)
 
-    def broken(_here: WorkerProcess, _work: Work, _owner: str) -> bool:
+    def broken(*_: object) -> bool:
         raise KeyError("gate")
 
     tasks.perform(app, message.attempt_id, broken)
