@@ -40,6 +40,9 @@ FORMAT = "kernelbench"
 CANDIDATE = "ModelNew"
 EXPECTED = "a Python file with a class Model, get_inputs() and get_init_inputs()"
 
+MOST_LISTED = 8
+"""Names that a note says; of further ones it says how many."""
+
 _CONSTRUCTED = '''
 
 def _constructed(construct):
@@ -209,10 +212,10 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
     coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
     notes += drawn_apart(coded, "get_inputs")
     if facts.written.state:
-        changed = ", ".join(facts.written.state)
+        changed = _listed(facts.written.state)
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
-        notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
+        notes.append(f"the module keeps {_listed(plain)} as plain tensors; here they are state, as buffers are")
     sizes, compared, small = {}, module, None
     if facts.small is not None:
         sizes = facts.small.sizes
@@ -230,10 +233,16 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
     floats = {leaf.attribute for leaf in facts.state if is_float(leaf.dtype)}
     unread = floats.intersection(found.unread)
     if free := _zeroed(document, unread):
-        notes.append(f"whatever the values of {', '.join(free)}, the results are the same: here they are zeros")
+        notes.append(f"whatever the values of {_listed(free)}, the results are the same: here they are zeros")
     if small is not None:
         _zeroed(small, unread)
     return Imported(document, notes, sandbox, sizes, small)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a note says them: a deep network has hundreds."""
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[:MOST_LISTED], *more])
 
 
 def _zeroed(document: dict[str, Any], unread: Collection[str]) -> list[str]:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.kinds import nightly_but
 from tests.support.formats_support import KERNELBENCH, TASKS, errors_of, files_of
+from warpsmith.kernels_db.formats.kernelbench import problem
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
@@ -315,6 +316,46 @@ def test_weights_of_a_result_that_is_thrown_away_are_zeros() -> None:
     assert (kinds["unused.weight"], kinds["unused.bias"], kinds["scale"]) == ("constant", "constant", "normal")
 
 
+RECURRENT = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.randn(8, 8)
+        self.kept = torch.randn(8, 8)
+
+    def forward(self, x, start):
+        {first}
+        self.hidden = torch.tanh(x + self.hidden)
+        return self.hidden @ self.kept
+
+
+def get_inputs():
+    return [torch.rand(8, 8), torch.rand(8, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [
+        ("self.hidden.copy_(start)", "constant"),
+        ("self.hidden.add_(start)", "normal"),
+        ("self.hidden[:4].copy_(start[:4])", "normal"),
+    ],
+)
+def test_state_that_a_call_overwrites_before_it_reads_it_is_zeros(first: str, kind: str) -> None:
+    found = made_here(RECURRENT.format(first=first))
+    assert {state.attribute: state.dist and state.dist.kind for state in found.op.state} == {
+        "hidden": kind,
+        "kept": "normal",
+    }
+
+
 def test_the_op_at_small_sizes_comes_with_the_import() -> None:
     """It is what was compared: with the same state as zeros, and no origin of other sizes."""
     found = made_here(NAMING.format(result="self.norm(x + self.scale) * self.norm.weight"))
@@ -325,6 +366,14 @@ def test_the_op_at_small_sizes_comes_with_the_import() -> None:
     scales = [state.dist for op in (found.op, found.small) for state in op.state if state.attribute == "scale"]
     assert [dist and dist.model_dump(mode="json") for dist in scales] == 2 * [{"kind": "constant", "value": 0.0}]
     assert made_here(PROBLEM.format(top="", result="x + 1", init="[]")).small is None
+
+
+def test_a_note_names_some_of_many() -> None:
+    parts = "self.norm = nn.Sequential(*(nn.BatchNorm1d(channels) for _ in range(11)))"
+    found = made_here(NAMING.replace("self.norm = nn.BatchNorm1d(channels)", parts).format(result="self.norm(x) * 1"))
+    (note,) = [note for note in found.notes if note.startswith("a call changes the module's own")]
+    assert note.count("norm.") == problem.MOST_LISTED
+    assert f", {11 - problem.MOST_LISTED} more; as in KernelBench" in note
 
 
 CHAOTIC = """import torch
