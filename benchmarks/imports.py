@@ -1,7 +1,7 @@
 """Import the problems of others: how many become an op, run, and are admitted, by set.
 
-    python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--axes NAME=SIZE,...]
-        [--json FILE]
+    python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--limit S]
+        [--axes NAME=SIZE,...] [--json FILE]
 
 DIRECTORY holds sets of problems as their projects publish them, one below each of its directories: KernelBench problems
 (`*.py` with `get_inputs`), tasks of robust-kbench (the same, with their configurations), GPU MODE tasks (`task.yml`),
@@ -14,9 +14,10 @@ imported    a spec was made of it; for KernelBench, whose reference was seen to 
 runs        the judge ran the spec's reference on every workload, in float64 and in float32, and found it sound
 admitted    deliberately wrong answers were told from right ones, too (`warpsmith ops check`, beside eager alone)
 
-`runs` and `admitted` are asked on a CPU. A problem of KernelBench is checked at the small sizes with which the import
-compared it, because many need more memory than a host has. Of an op with several workloads those of at most
-AFFORDABLE_BYTES are checked, or else its smallest.
+`runs` and `admitted` are asked on a CPU, for at most `--limit` seconds a problem. One process imports all of them and
+one judge checks them. Nothing is timed, so that no other judge of this machine is waited for. A problem of KernelBench
+is checked at the small sizes with which the import compared it, because many need more memory than a host has. Of an
+op with several workloads those of at most AFFORDABLE_BYTES are checked, or else its smallest.
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.showcase import columns
 from warpsmith.kernels_db.formats.flashinfer.made_workload import made_workload
 from warpsmith.kernels_db.formats.flashinfer.objects import objects
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
-from warpsmith.kernels_db.formats.robust_kbench import task as robust_task
 from warpsmith.kernels_db.formats.shared.files import RawFile
-from warpsmith.kernels_db.job.file_sizes import with_sizes
+from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.spec.resolve import limits_with, resolve_workload
 from warpsmith.service.cli.arguments import parse_sizes
 from warpsmith.service.cli.commands.imports import collect
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judging.judge import Judge
-from warpsmith.workers.judging.judgement import is_admitted
+from warpsmith.workers.judging.judgement import Judgement, is_admitted
 from warpsmith.workers.judging.submission import op_job
 
 BEFORE_ADMISSION = ("gate", "sandbox", "memory", "compile", "reference")
 """Gates of a check in which a reference has not run yet, or did not run well."""
 
 
-AFFORDABLE_BYTES = 1 << 28
+AFFORDABLE_BYTES = 1 << 24
 """Inputs and outputs of a workload that is checked, where its op has smaller ones and larger ones."""
 
 
@@ -96,8 +98,14 @@ def drawn(found: Sequence[tuple[str, Path]], at_most: int | None, seed: int) -> 
     return [(name, path) for name, path in found if path in chosen]
 
 
-def measure(name: str, path: Path, judge: Judge | None, axes: Mapping[str, int | float] | None = None) -> Row:
-    """Import a problem, and check its op with `judge`. `axes`: sizes of a Workload to make for a Definition."""
+def measure(
+    name: str,
+    path: Path,
+    analyse: Analyse,
+    check: Callable[[Job], Judgement] | None,
+    axes: Mapping[str, int | float] | None = None,
+) -> Row:
+    """Import a problem, and have its op checked. `axes`: sizes of a Workload to make for a Definition."""
     own = path.suffix == ".py" and not path.stem.startswith("func_")
     row, start = Row(name, path.stem if own else f"{path.parent.name}/{path.stem}"), time.monotonic()
     try:
@@ -105,10 +113,10 @@ def measure(name: str, path: Path, judge: Judge | None, axes: Mapping[str, int |
         files = collect([path], None, along=not made)
         if made:
             files = [*files, _made_workload(files, axes or {})]
-        found = import_op(files, None, analyser(None))
+        found = import_op(files, None, analyse)
         row = replace(row, imported=True)
-        if judge is not None:
-            row = _checked(row, *_small(files, found), judge)
+        if check is not None:
+            row = _checked(row, *_small(found), check)
     except SpecErrors as error:
         row = replace(row, error=str(error))
     except Exception as error:  # noqa: BLE001 - files of others: whatever it is, it is this problem's row
@@ -124,17 +132,11 @@ def _made_workload(files: Sequence[RawFile], axes: Mapping[str, int | float]) ->
     return made_workload(files, {name: axes[name] for name in axes if name in free | scalars}).file
 
 
-def _small(files: Sequence[RawFile], found: ImportedOp) -> tuple[Op, str]:
+def _small(found: ImportedOp) -> tuple[Op, str]:
     """Return the op at the sizes with which it was compared, and how these are said."""
-    if not found.sizes:
+    if found.small is None:
         return _affordable(found.op)
-    if found.format == robust_task.FORMAT:
-        resized = robust_task.resized(files, found.sizes)
-    else:
-        (file,) = files
-        resized = [RawFile(file.path, with_sizes(file.text().removeprefix("\ufeff"), found.sizes).encode())]
-    small = import_op(resized, None, analyser(None))
-    return small.op, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
+    return found.small, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
 
 
 def _affordable(op: Op) -> tuple[Op, str]:
@@ -150,11 +152,15 @@ def _affordable(op: Op) -> tuple[Op, str]:
     return parse_op(document | {"workloads": kept}), f"{len(kept)} of {len(weights)} workloads"
 
 
-def _checked(row: Row, op: Op, sizes: str, judge: Judge) -> Row:
+def _checked(row: Row, op: Op, sizes: str, check: Callable[[Job], Judgement]) -> Row:
     eager = parse_op(op.document() | {"objective": {"baselines": ["eager"]}})
-    verdict = judge.submit(op_job(eager, "cpu", limits_with(None))).document
+    job = op_job(eager, "cpu", limits_with(None))
+    for workload in job["workloads"]:
+        workload["role"] = "test"  # which is examined and not timed
+    found = check(job)
+    verdict = found.document
     if verdict is None:
-        return replace(row, runs=False, admitted=False, sizes=sizes, error="the judge gave no verdict")
+        return replace(row, runs=False, admitted=False, sizes=sizes, error=f"no verdict: {found.reason}")
     runs, admitted = verdict["gate"] not in BEFORE_ADMISSION, is_admitted(verdict)
     error = "" if admitted else f"{verdict['gate']}: {verdict['reason']}"
     return replace(row, runs=runs, admitted=admitted, sizes=sizes, error=error)
@@ -193,22 +199,20 @@ def main() -> int:
     parser.add_argument("--at-most", type=int, help="so many of each set")
     parser.add_argument("--seed", type=int, default=0, help="which they are")
     parser.add_argument("--no-check", action="store_true", help="import only")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for the check of a problem, default 300")
     parser.add_argument("--axes", help="sizes of a Workload to make for each Definition, as batch_size=64,eps=1e-6")
     parser.add_argument("--json", type=Path, help="where the rows are written, too")
     given = parser.parse_args()
     found = [(name, path) for name, path in problems(given.directory) if given.only in str(path)]
     axes = None if given.axes is None else parse_sizes("--axes", given.axes)
-    judge = None if given.no_check else Judge()
     rows = []
-    try:
+    with Analyser(None) as analyse, Judge() as judge:
+        check = None if given.no_check else partial(judge.submit, timeout=given.limit)
         for name, path in drawn(found, given.at_most, given.seed):
-            rows.append(measure(name, path, judge, axes))
+            rows.append(measure(name, path, analyse, check, axes))
             print(f"{name}/{rows[-1].problem}: {rows[-1].seconds:.1f} s", file=sys.stderr, flush=True)
             if given.json is not None:
                 given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    finally:
-        if judge is not None:
-            judge.close()
     print(table(rows))
     return 0 if rows else 1
 

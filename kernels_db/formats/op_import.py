@@ -43,7 +43,8 @@ class ImportedOp:
     """An op from files.
 
     `notes` are for the reader; `sandbox` is the level at which the files were run, None where nothing was; `sizes` are
-    those of the file with which the op was compared with it, none where it was at its own.
+    those of the file with which the op was compared with it, none where it was at its own. `small` is the op with them,
+    without an origin, for who wants to run it where its own sizes are too large; None without.
     """
 
     op: Op
@@ -51,6 +52,7 @@ class ImportedOp:
     notes: list[str]
     sandbox: str | None
     sizes: dict[str, int] = field(default_factory=dict)
+    small: Op | None = None
 
 
 def recognise(files: Sequence[RawFile]) -> str:
@@ -99,7 +101,8 @@ def import_op(files: Sequence[RawFile], format_name: str | None, analyse: Analys
     document = _stated(found.document)
     if (size := len(json.dumps(document))) > MAX_BYTES:
         raise refused("files", f"files whose spec has {size} bytes", f"a spec of at most {MAX_BYTES} bytes (1 MiB)")
-    return ImportedOp(parse_op(document), chosen, found.notes, found.sandbox, found.sizes)
+    small = None if found.small is None else parse_op(_stated(found.small))
+    return ImportedOp(parse_op(document), chosen, found.notes, found.sandbox, found.sizes, small)
 
 
 def _stated(document: Mapping[str, Any]) -> dict[str, Any]:

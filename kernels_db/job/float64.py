@@ -34,6 +34,8 @@ class _WideFloats(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.view.dtype and not args[0].is_floating_point():
+            return func(*args, **(kwargs or {}))  # bytes read as numbers: others of 8 bytes would be read from them
         writes = func._schema.is_mutable
         wide = args if writes else tree_map(_widened, args)
         named = tree_map(_widened, kwargs or {})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -17,7 +18,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool_stepwise
 from warpsmith.workers.imports.files import decode_files
 from warpsmith.workers.imports.rows import ImportWork, Stage, fail, finish, record_progress
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judging import machine
 from warpsmith.workers.settings import Settings
 
@@ -103,7 +104,8 @@ def _read_pool(db: Database, work: ImportWork, check: Check) -> Store:
 
 def _read_op(db: Database, work: ImportWork, settings: Settings, check: Check) -> Store:
     files, format_name = decode_files(work.body)
-    found = import_op(files, format_name, _make_analyser(db, work, settings.sandbox_minimum, check))
+    with _analysing(db, work, settings.sandbox_minimum, check) as analyse:
+        found = import_op(files, format_name, analyse)
 
     def store(session: Session) -> dict[str, Any]:
         row, created = records.add_op(session, found.op, team=work.team)
@@ -113,17 +115,19 @@ def _read_op(db: Database, work: ImportWork, settings: Settings, check: Check) -
     return store
 
 
-def _make_analyser(db: Database, work: ImportWork, minimum: SandboxLevel | None, check: Check) -> Analyse | None:
-    """Make the function that runs a file in a sandbox, at least confined; None without torch."""
+@contextmanager
+def _analysing(db: Database, work: ImportWork, minimum: SandboxLevel | None, check: Check) -> Iterator[Analyse | None]:
+    """Yield the function that runs a file in a sandbox, at least confined; None without torch."""
     if not machine.installed("torch"):
-        return None
-    run = analyser("isolated" if minimum == "isolated" else LEAST_CONFINEMENT)
+        yield None
+        return
+    with Analyser("isolated" if minimum == "isolated" else LEAST_CONFINEMENT) as run:
 
-    def analyse(request: dict[str, Any]) -> Analysis:
-        check()
-        record_progress(db, work, "running", 0, None)
-        found = run(request)
-        check()
-        return found
+        def analyse(request: dict[str, Any]) -> Analysis:
+            check()
+            record_progress(db, work, "running", 0, None)
+            found = run(request)
+            check()
+            return found
 
-    return analyse
+        yield analyse

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,9 @@ from warpsmith.kernels_db.spec.resolve import reference_source, resolve_workload
 FORMAT = "kernelbench"
 CANDIDATE = "ModelNew"
 EXPECTED = "a Python file with a class Model, get_inputs() and get_init_inputs()"
+
+MOST_LISTED = 8
+"""Names that a note says; of further ones it says how many."""
 
 _CONSTRUCTED = '''
 
@@ -209,19 +212,45 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
     coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
     notes += drawn_apart(coded, "get_inputs")
     if facts.written.state:
-        changed = ", ".join(facts.written.state)
+        changed = _listed(facts.written.state)
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
-        notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
-    said, unread = _proved(analyse, module, facts, document)
-    notes.append(said)
+        notes.append(f"the module keeps {_listed(plain)} as plain tensors; here they are state, as buffers are")
+    sizes, compared, small = {}, module, None
+    if facts.small is not None:
+        sizes = facts.small.sizes
+        try:
+            compared = replace(module, text=with_sizes(module.text, sizes))
+        except ValueError as error:
+            raise refused(module.path, str(error), "sizes that the file sets at its top") from None
+        small = _fitting(compared, facts.small.facts)
+    found = _compared(analyse, compared, document, small)
+    if found.compared == "shapes":
+        notes.append("too large to be run as the problem does: only shapes and dtypes of its results were compared")
+    else:
+        said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        notes.append(f"compared with the problem on values, with {said or 'its own sizes'}")
+    floats = {leaf.attribute for leaf in facts.state if is_float(leaf.dtype)}
+    unread = floats.intersection(found.unread)
+    if free := _zeroed(document, unread):
+        notes.append(f"whatever the values of {_listed(free)}, the results are the same: here they are zeros")
+    if small is not None:
+        _zeroed(small, unread)
+    return Imported(document, notes, sandbox, sizes, small)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a note says them: a deep network has hundreds."""
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[:MOST_LISTED], *more])
+
+
+def _zeroed(document: dict[str, Any], unread: Collection[str]) -> list[str]:
+    """Make zeros of the state at these attributes that a spec draws; return which it drew."""
     free = [item for item in document["state"] if item["attribute"] in unread and item["dist"]["kind"] != "constant"]
     for item in free:
         item["dist"] = {"kind": "constant", "value": 0.0}
-    if free:
-        names = ", ".join(item["attribute"] for item in free)
-        notes.append(f"whatever the values of {names}, the results are the same: here they are zeros")
-    return Imported(document, notes, sandbox, {} if facts.small is None else facts.small.sizes)
+    return [item["attribute"] for item in free]
 
 
 def _fitting(module: Module, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
@@ -265,27 +294,19 @@ def _document(module: Module, facts: ModuleFacts, generating: str) -> dict[str, 
     }
 
 
-def _proved(
-    analyse: Analyse | None, module: Module, facts: ModuleFacts, document: dict[str, Any]
-) -> tuple[str, list[str]]:
-    """Have the spec's reference compared with the file, on small sizes where those are known.
+def _compared(
+    analyse: Analyse | None, module: Module, document: dict[str, Any], small: dict[str, Any] | None
+) -> ReferenceFacts:
+    """Have the reference of a spec compared with the module, on values with small sizes where those are known.
 
-    Returns the note on it, and the attributes of state that do not show in the results.
-
-    Raises SpecErrors where it computes something else.
+    `module` has the sizes of `small`, which is its spec; without, those of `document`. Raises SpecErrors where the
+    reference computes something else.
     """
     whole = parse_op(document)
-    compared, sizes, used = whole, {}, module
-    if facts.small is not None:
-        sizes = facts.small.sizes
-        try:
-            used = replace(module, text=with_sizes(module.text, sizes))
-        except ValueError as error:
-            raise refused(module.path, str(error), "sizes that the file sets at its top") from None
-        compared = parse_op(_fitting(used, facts.small.facts))
+    compared = whole if small is None else parse_op(small)
     request = {
         "task": "reference",
-        "text": used.text,
+        "text": module.text,
         "gradients": module.gradients,
         "reference": reference_source(compared),
         "state": [item.attribute for item in compared.state],
@@ -294,13 +315,7 @@ def _proved(
         "workload": resolve_workload(compared, compared.workloads[0]),
         "whole": {"reference": reference_source(whole), "workload": resolve_workload(whole, whole.workloads[0])},
     }
-    found, _ = asked(analyse, request, ReferenceFacts, module.path)
-    if found.compared == "shapes":
-        return "too large to be run as the problem does: only shapes and dtypes of its results were compared", []
-    said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    floats = {leaf.attribute for leaf in facts.state if is_float(leaf.dtype)}
-    unread = [name for name in found.unread if name in floats]
-    return f"compared with the problem on values, with {said or 'its own sizes'}", unread
+    return asked(analyse, request, ReferenceFacts, module.path)[0]
 
 
 def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:

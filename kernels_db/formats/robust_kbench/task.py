@@ -13,7 +13,6 @@ which the format calls kernels, stay in `origin`.
 from __future__ import annotations
 
 import ast
-import json
 import keyword
 import posixpath
 import re
@@ -172,20 +171,6 @@ def setting(files: Sequence[RawFile]) -> tuple[str, str]:
     keywords = _configuration(configuration)
     said = "_".join(f"{name}_{value}" for kind in ("init", "input") for name, value in keywords[kind].items())
     return re.sub(r"[ .=-]", "_", said), "backward" if _is_backward(file.path) else "forward"
-
-
-def resized(files: Sequence[RawFile], sizes: Mapping[str, int]) -> list[RawFile]:
-    """Return the files with other sizes in the single configurations, by the names that an import says."""
-    new = {name.removeprefix(_SIZE): size for name, size in sizes.items()}
-    return [_resized(file, new) if claim(file) and file.path.endswith(".json") else file for file in files]
-
-
-def _resized(file: RawFile, sizes: Mapping[str, int]) -> RawFile:
-    document = _json(file)
-    for kind in KINDS:
-        for one in document.get(f"single_{kind}_configs", []):
-            one.update({name: size for name, size in sizes.items() if name in one})
-    return RawFile(file.path, json.dumps(document).encode())
 
 
 def _is_task(file: RawFile) -> bool:

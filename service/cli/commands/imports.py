@@ -25,7 +25,7 @@ from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judging import machine
 
 POOL = "pool"
@@ -93,8 +93,8 @@ def import_file(
         if made.chosen:
             chosen = ", ".join(f"{name}={value}" for name, value in made.chosen.items())
             say(f"note: --axes leaves open, and so chosen: {chosen}")
-    analyse = analyser(ServiceSettings().sandbox_minimum) if machine.installed("torch") else None
-    found = op_import.import_op(collected, format_name, analyse)
+    with Analyser(ServiceSettings().sandbox_minimum) as analyser:
+        found = op_import.import_op(collected, format_name, analyser if machine.installed("torch") else None)
     path = output or Path(f"{found.op.name}.json")
     text = json.dumps(found.op.document(), indent=2, ensure_ascii=False) + "\n"
     if path.exists() and not force and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):

@@ -14,7 +14,7 @@ from tests.exporting import SCALED_ADD_CPP, exported, in_fresh_process
 from tests.support.formats_support import EXAMPLES, files_of
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.formats.op_import import import_op
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 
 pytest.importorskip("torch", reason="imports are analysed with torch, which is not installed")
 
@@ -22,8 +22,9 @@ pytest.importorskip("torch", reason="imports are analysed with torch, which is n
 def used(paths: list[Path], harness: str, tmp_path: Path) -> None:
     """Import each file, export the op into its own format, and run `harness` with EXPORTS: their directories."""
     exports = []
-    for path in paths:
-        found = import_op(files_of(path), None, analyser(None))
+    with Analyser(None) as analyse:
+        imported = [import_op(files_of(path), None, analyse) for path in paths]
+    for found in imported:
         kernel = exported(found.op.document(), SCALED_ADD_CPP)
         exports.append(str(registry.named(found.format).build(kernel, tmp_path / "out")))
     script = tmp_path / "harness.py"

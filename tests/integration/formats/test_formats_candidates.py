@@ -25,7 +25,7 @@ from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Op, Target, load_op, parse_op
 from warpsmith.kernels_db.spec.resolve import build_job
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 pytest.importorskip("torch", reason="the judge runs candidates beside PyTorch")
@@ -59,7 +59,8 @@ def client(judge: JudgeClient) -> JudgeClient:
 
 def imported(problem: Path) -> Op:
     """An example as an op that is timed beside eager alone: compiling takes its time."""
-    document = import_op(files_of(problem), None, analyser(None)).op.document()
+    with Analyser(None) as analyse:
+        document = import_op(files_of(problem), None, analyse).op.document()
     return parse_op(document | {"objective": {"baselines": ["eager"]}})
 
 

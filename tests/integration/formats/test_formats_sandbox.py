@@ -13,16 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.kinds import nightly_but
 from tests.support.formats_support import KERNELBENCH, TASKS, errors_of, files_of
+from warpsmith.kernels_db.formats.kernelbench import problem
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job, reference_source
-from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judge.protocol.client import judge_environment
 
 pytest.importorskip("torch", reason="the files are run")
@@ -54,9 +56,13 @@ def get_init_inputs():
 """
 
 
-def made(top: str = "", result: str = "x + 1", init: str = "[]", seconds: float = 60.0) -> ImportedOp:
-    text = PROBLEM.format(top=top, result=result, init=init)
-    return import_op([RawFile("problem.py", text.encode())], None, analyser(None, seconds))
+def problem_file(top: str = "", result: str = "x + 1", init: str = "[]") -> RawFile:
+    return RawFile("problem.py", PROBLEM.format(top=top, result=result, init=init).encode())
+
+
+def made(seconds: float = 60.0, **parts: str) -> ImportedOp:
+    with Analyser(None, seconds) as analyse:
+        return import_op([problem_file(**parts)], None, analyse)
 
 
 def analysed_here(request: dict[str, Any]) -> Analysis:
@@ -87,7 +93,8 @@ def imported() -> Callable[[str], Op]:
     def find(name: str) -> Op:
         path = next(path for path in [*KERNELBENCH, *TASKS] if name in str(path))
         if path not in kept:
-            kept[path] = import_op(files_of(path), None, analyser(None)).op
+            with Analyser(None) as analyse:
+                kept[path] = import_op(files_of(path), None, analyse).op
         return kept[path]
 
     return find
@@ -309,6 +316,93 @@ def test_weights_of_a_result_that_is_thrown_away_are_zeros() -> None:
     assert (kinds["unused.weight"], kinds["unused.bias"], kinds["scale"]) == ("constant", "constant", "normal")
 
 
+RECURRENT = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.randn(8, 8)
+        self.kept = torch.randn(8, 8)
+
+    def forward(self, x, start):
+        {first}
+        self.hidden = torch.tanh(x + self.hidden)
+        return self.hidden @ self.kept
+
+
+def get_inputs():
+    return [torch.rand(8, 8), torch.rand(8, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [
+        ("self.hidden.copy_(start)", "constant"),
+        ("self.hidden.add_(start)", "normal"),
+        ("self.hidden[:4].copy_(start[:4])", "normal"),
+    ],
+)
+def test_state_that_a_call_overwrites_before_it_reads_it_is_zeros(first: str, kind: str) -> None:
+    found = made_here(RECURRENT.format(first=first))
+    assert {state.attribute: state.dist and state.dist.kind for state in found.op.state} == {
+        "hidden": kind,
+        "kept": "normal",
+    }
+
+
+def test_the_op_at_small_sizes_comes_with_the_import() -> None:
+    """It is what was compared: with the same state as zeros, and no origin of other sizes."""
+    found = made_here(NAMING.format(result="self.norm(x + self.scale) * self.norm.weight"))
+    assert found.small is not None
+    assert [item.shape for item in found.op.inputs] == [(64, 4096)]
+    assert [item.shape for item in found.small.inputs] == [(64, 4)]
+    assert found.small.origin is None
+    scales = [state.dist for op in (found.op, found.small) for state in op.state if state.attribute == "scale"]
+    assert [dist and dist.model_dump(mode="json") for dist in scales] == 2 * [{"kind": "constant", "value": 0.0}]
+    assert made_here(PROBLEM.format(top="", result="x + 1", init="[]")).small is None
+
+
+def test_a_note_names_some_of_many() -> None:
+    parts = "self.norm = nn.Sequential(*(nn.BatchNorm1d(channels) for _ in range(11)))"
+    found = made_here(NAMING.replace("self.norm = nn.BatchNorm1d(channels)", parts).format(result="self.norm(x) * 1"))
+    (note,) = [note for note in found.notes if note.startswith("a call changes the module's own")]
+    assert note.count("norm.") == problem.MOST_LISTED
+    assert f", {11 - problem.MOST_LISTED} more; as in KernelBench" in note
+
+
+CHAOTIC = """import torch
+
+batch = 65536
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(128 // x.shape[0]):
+            x = 4 * x * (1 - x)
+        return x
+
+
+def get_inputs():
+    return [torch.rand(batch, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_sizes_do_not_fall_so_far_that_the_results_are_all_rounding() -> None:
+    """Few elements, as few in a deep network's normalisations, and each of many steps doubles an error."""
+    assert made_here(CHAOTIC).sizes == {"batch": 16}
+    assert made_here(CHAOTIC.replace("128 //", "8 //")).sizes == {"batch": 4}
+
+
 def test_a_size_is_not_lowered_to_another_one_of_the_file() -> None:
     """As many channels as groups would leave one element to each group, and zeros as the results."""
     layers = "self.norm = nn.GroupNorm(groups, channels)"
@@ -354,6 +448,21 @@ def test_a_file_that_does_not_end_is_ended() -> None:
 )
 def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
     assert "crash: " in refused(top=top)
+
+
+def test_one_process_analyses_file_after_file_and_is_started_again() -> None:
+    """What one file breaks, its module or its process, the next does not see."""
+    broken = "import torch\ntorch.relu = None\nimport os\nos._exit(0)"
+    with Analyser(None) as analyse:
+        with pytest.raises(SpecErrors, match="crash: "):
+            import_op([problem_file(top=broken)], None, analyse)
+        assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
+        (process,) = [
+            child for child in psutil.Process().children() if "warpsmith.workers.judge.analysis" in child.cmdline()
+        ]
+        process.kill()
+        process.wait()
+        assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
 
 
 @pytest.mark.nightly

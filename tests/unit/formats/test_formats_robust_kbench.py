@@ -183,14 +183,6 @@ def test_a_task_without_its_configuration_or_two_tasks_are_refused() -> None:
     assert error_of(raw("func_forward.py"), raw("func_backward.py"), configuration()).found == "2 tasks"
 
 
-def test_other_sizes_go_into_the_single_configurations_alone() -> None:
-    small = task.resized([raw("func_forward.py"), configuration()], {"config_batch_size": 2, "config_features": 3})
-    document = json.loads(small[1].data)
-    assert document["single_input_configs"] == [{"batch_size": 2}]
-    assert document["single_shared_configs"] == [{"features": 3}]
-    assert document["multi_input_configs"][0] == {"batch_size": 48}
-
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=8),

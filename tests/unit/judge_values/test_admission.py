@@ -14,6 +14,7 @@ from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload
 from tests.support.in_process import InProcess, no_code
 from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
 from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.reference import mutants
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.reference.mutants import rounded
@@ -85,6 +86,30 @@ def test_lower_precision_is_told_in_every_dtype(dtype: str) -> None:
     checks = examined("def run(x):\n    return x * 1.5\n", rows("a", output("y", (16, 40), dtype=dtype), dtype=dtype))
     assert missed(checks) == {}
     assert "lower precision" in {check["answer"] for check in checks}
+
+
+def test_lower_precision_of_inputs_that_is_lost_in_a_mean_is_right() -> None:
+    """It is within units in the last place of float64's result, so no tolerance should find it out."""
+    place = workload("a", "bench", [tensor("x", (1024, 4), kind="uniform")], [output("y", (1,))])
+    checks = examined("def run(x):\n    return 64 + x.mean().reshape(1)\n", place)
+    assert missed(checks) == {}
+    assert refusal(checks) is None
+    assert {"lower precision", "x not read"} <= {check["answer"] for check in checks}
+
+
+def test_of_many_weights_some_are_asked_and_others_another_time() -> None:
+    """Each answer takes a call of the whole op: a deep network has hundreds of weights."""
+    weights = [tensor(f"w{number}", (2,)) for number in range(mutants.MOST_ASKED + 8)]
+    place = workload("a", "bench", [tensor("x", (16, 2)), *weights], [output("y", (16, 2))])
+    reference = "def run(x, *weights):\n    return x.exp() + sum(weights)\n"
+
+    def unread(seed: int) -> set[str]:
+        asked = {check["answer"] for check in examined(reference, place, seed=seed)}
+        assert len({answer for answer in asked if " read as " in answer}) == mutants.MOST_ASKED // 4
+        return {answer for answer in asked if answer.endswith(" not read")}
+
+    assert len(unread(1)) == len(unread(2)) == mutants.MOST_ASKED
+    assert unread(1) != unread(2)
 
 
 def test_a_check_says_what_found_the_answer_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,9 @@ pytest.importorskip("torch", reason="problems are torch's, which is not installe
 from benchmarks.imports import Row, _affordable, drawn, measure, problems, table
 from warpsmith.kernels_db.formats.op_import import import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile
+from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.job.file_analysis import Analysis
+from warpsmith.workers.judging.judgement import Judgement, no_verdict
 
 PROBLEM = """import torch
 
@@ -34,6 +38,11 @@ def get_inputs():
 def get_init_inputs():
     return [(size * size,)]
 """
+
+
+def no_analysis(request: dict[str, Any]) -> Analysis:
+    """No code of these problems has to be run."""
+    raise AssertionError(request)
 
 
 def written(root: Path, *names: str, text: str = "def get_inputs(): ...") -> None:
@@ -88,7 +97,7 @@ def test_the_table_counts_by_set_and_says_what_failed() -> None:
 
 def test_a_file_that_is_no_problem_says_why(tmp_path: Path) -> None:
     written(tmp_path, "bad.py", text="def get_inputs(): ...\ndef get_init_inputs(): ...\n")
-    row = measure(".", tmp_path / "bad.py", None)
+    row = measure(".", tmp_path / "bad.py", no_analysis, None)
     assert not row.imported
     assert "no class Model" in row.error
 
@@ -106,9 +115,28 @@ DEFINITION = {
 def test_a_definition_gets_a_workload_of_the_sizes_that_it_has(tmp_path: Path) -> None:
     path = tmp_path / "fi" / "definitions" / "twice.json"
     written(tmp_path, "fi/definitions/twice.json", text=json.dumps(DEFINITION))
-    assert "no Workload" in measure("fi", path, None).error
-    row = measure("fi", path, None, {"batch_size": 8, "heads": 2})
+    assert "no Workload" in measure("fi", path, no_analysis, None).error
+    row = measure("fi", path, no_analysis, None, {"batch_size": 8, "heads": 2})
     assert (row.error, row.imported) == ("", True)
+
+
+def test_the_check_asks_for_no_times_and_a_missing_verdict_has_its_reason(tmp_path: Path) -> None:
+    written(tmp_path, "fi/definitions/twice.json", text=json.dumps(DEFINITION))
+    jobs = []
+
+    def check(job: Job) -> Judgement:
+        jobs.append(job)
+        return no_verdict(job, "timeout", "no verdict within 3 s")
+
+    row = measure("fi", tmp_path / "fi" / "definitions" / "twice.json", no_analysis, check, {"batch_size": 8})
+    assert (row.imported, row.runs, row.admitted, row.error) == (
+        True,
+        False,
+        False,
+        "no verdict: no verdict within 3 s",
+    )
+    assert [workload["role"] for job in jobs for workload in job["workloads"]] == ["test"]
+    assert [job["op"]["baselines"] for job in jobs] == [["eager"]]
 
 
 def test_the_largest_workloads_of_several_are_not_checked() -> None:
@@ -126,9 +154,10 @@ def test_the_largest_workloads_of_several_are_not_checked() -> None:
 
 @pytest.mark.nightly
 def test_a_problem_is_imported_and_admitted_at_small_sizes(tmp_path: Path) -> None:
+    from warpsmith.workers.judge.analysis.client import Analyser  # noqa: PLC0415 - starts a process
     from warpsmith.workers.judging.judge import Judge  # noqa: PLC0415 - starts a judge
 
     written(tmp_path, "1_Relu.py", text=PROBLEM)
-    with Judge() as judge:
-        row = measure(".", tmp_path / "1_Relu.py", judge)
+    with Judge() as judge, Analyser(None) as analyse:
+        row = measure(".", tmp_path / "1_Relu.py", analyse, judge.submit)
     assert (row.error, row.imported, row.runs, row.admitted, row.sizes) == ("", True, True, True, "size 4")

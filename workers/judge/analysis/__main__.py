@@ -1,11 +1,11 @@
-"""`python -m warpsmith.workers.judge.analysis`: answer one request.
+"""`python -m warpsmith.workers.judge.analysis`: answer requests.
 
-It reads the request from standard input and writes the answer to standard output. Its scratch files are in the current
-directory.
+It reads a request a line from standard input and writes an answer a line to standard output, in the same order, until
+the end of input. Its scratch files are in the current directory.
 
-A request is {"minimum": level or null, "seconds": number, "request": {...}}; an answer {"answer": {...}, "sandbox":
-level} or {"failed": {"kind", "message"}}. The file runs in a runner as a spec's own generator does: a fresh process of
-the fork server, confined as this machine can, for so many seconds and under a limit of memory.
+A request is {"id", "minimum": level or null, "seconds": number, "request": {...}}; an answer {"id", "answer": {...},
+"sandbox": level} or {"id", "failed": {"kind", "message"}}. A file runs in a runner as a spec's own generator does: a
+fresh process of the fork server, confined as this machine can, for so many seconds and under a limit of memory.
 
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
 """
@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,8 @@ def make(shape, dtype, generator):
 """
 
 
-def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    """Return the answer to one request."""
+def analysed(lines: Iterable[str], scratch: Path) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each request."""
     # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
     from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
@@ -46,7 +47,9 @@ def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
     server = ForkServer(cores, scratch)
     try:
         server.preload(("warpsmith.workers.judge.analysis.inside",))
-        return _answer(asked, scratch, cores, server)
+        for line in lines:
+            asked = json.loads(line)
+            yield {"id": asked["id"]} | _answer(asked, scratch, cores, server)
     finally:
         server.close()
 
@@ -89,7 +92,10 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
         return _failed(fault.kind, str(fault))
     except NotConfined as refused:
         return _failed("sandbox", str(refused))
-    except (ForkServerDied, ValueError) as error:  # ValueError: the file wrote over its own answer
+    except ForkServerDied as death:
+        server.start()
+        return _failed("crash", str(death))
+    except ValueError as error:  # the file wrote over its own answer
         return _failed("crash", str(error))
 
 
@@ -98,7 +104,7 @@ def _failed(kind: str, message: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Answer one request; returns the exit status."""
+    """Answer requests until the end of input; returns the exit status."""
     arguments = argparse.ArgumentParser(prog="python -m warpsmith.workers.judge.analysis")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
     given = arguments.parse_args()
@@ -109,10 +115,13 @@ def main() -> int:
     door = os.dup(1)
     os.dup2(2, 1)  # whatever prints, the door carries the answer alone
     # Here, in the caller's directory: the caller removes that, and this process may be killed.
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=Path.cwd()) as scratch:
-        answer = analysed(json.load(sys.stdin), Path(scratch))
-    with os.fdopen(door, "w", encoding="utf-8") as stream:
-        json.dump(answer, stream)
+    with (
+        tempfile.TemporaryDirectory(prefix="scratch-", dir=Path.cwd()) as scratch,
+        os.fdopen(door, "w", encoding="utf-8") as stream,
+    ):
+        for answer in analysed(sys.stdin, Path(scratch)):
+            stream.write(json.dumps(answer) + "\n")
+            stream.flush()
     return 0
 
 

@@ -2,59 +2,67 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
 from warpsmith.workers.judge.protocol.client import judge_environment
+from warpsmith.workers.judge.protocol.connection import Connection
 
 START_S = 90.0
 """Longest wait for the process besides the file's own time: torch's start."""
 
+_CLOSE_S = 10.0
 
-def analyser(minimum: SandboxLevel | None, seconds: float = 60.0) -> Callable[[dict[str, Any]], Analysis]:
-    """Return a function that analyses a request in a fresh process with a clean environment.
 
-    It refuses to run a file in a sandbox below `minimum`, and ends an analysis that takes longer than `seconds`.
+class Analyser:
+    """Analyses requests, one after another, in one process with a clean environment. Close it.
+
+    Each file runs in a sandbox of its own. The process starts with the first request, and again where it ended or was
+    ended. It also ends with the thread that asked it first.
     """
 
-    def analyse(request: dict[str, Any]) -> Analysis:
-        with tempfile.TemporaryDirectory(prefix="warpsmith-analysis-") as home:
-            answer = _asked({"minimum": minimum, "seconds": seconds, "request": request}, Path(home))
+    def __init__(self, minimum: SandboxLevel | None, seconds: float = 60.0) -> None:
+        """Run no file in a sandbox below `minimum`, and end an analysis that takes longer than `seconds`."""
+        self._limits = {"minimum": minimum, "seconds": seconds}
+        self._patience_s = START_S + seconds
+        self._numbers = itertools.count()
+        self._connection: Connection | None = None
+
+    def __call__(self, request: dict[str, Any]) -> Analysis:
+        """Return the answer to a request. Raises AnalysisFailed."""
+        if self._connection is None or not self._connection.running:
+            self.close()
+            command = [sys.executable, "-P", "-m", "warpsmith.workers.judge.analysis"]
+            command += ["--die-with-parent", str(os.getpid())]
+            self._connection = Connection(command, lambda home: judge_environment(home, home), None)
+        waiting = self._connection.ask({"id": str(next(self._numbers)), "request": request} | self._limits)
+        if not waiting.done.wait(self._patience_s):
+            self._connection.kill()
+            raise AnalysisFailed("timeout", f"no answer within {self._patience_s:g} s")
+        answer = waiting.document
+        if answer is None:
+            assert waiting.end is not None
+            said = waiting.end.text.strip().splitlines()
+            raise AnalysisFailed("host", f"the analysis ended with status {waiting.end.status}: {said[-1]}")
         if "failed" in answer:
             raise AnalysisFailed(str(answer["failed"]["kind"]), str(answer["failed"]["message"]))
         return Analysis(answer["answer"], str(answer["sandbox"]))
 
-    return analyse
+    def close(self) -> None:
+        """End the process."""
+        if self._connection is not None:
+            self._connection.finish(_CLOSE_S)
+            self._connection = None
 
+    def __enter__(self) -> Self:
+        return self
 
-def _asked(document: dict[str, Any], home: Path) -> dict[str, Any]:
-    timeout_s = START_S + document["seconds"]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "warpsmith.workers.judge.analysis", "--die-with-parent", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=judge_environment(home, home),
-        cwd=home,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(json.dumps(document).encode(), timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise AnalysisFailed("timeout", f"no answer within {timeout_s:g} s") from None
-    if process.returncode != 0:
-        said = err.decode(errors="replace").strip().splitlines()
-        raise AnalysisFailed("host", f"the analysis ended with status {process.returncode}: {said[-1] if said else ''}")
-    answer: dict[str, Any] = json.loads(out)
-    return answer
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

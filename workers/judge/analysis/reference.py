@@ -13,6 +13,7 @@ from warpsmith.kernels_db.candidate_import import provide_short_names
 from warpsmith.kernels_db.job import draws
 from warpsmith.kernels_db.job.float64 import in_float64
 from warpsmith.kernels_db.job.stand_in import gpu_as_cpu, on
+from warpsmith.workers.judge.analysis.first_use import FirstUse
 from warpsmith.workers.judge.analysis.leaves import NotUnderstoodError, load
 from warpsmith.workers.judge.analysis.module import AFFORDABLE, register_plain
 
@@ -142,7 +143,8 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
     """Return the floating state of which other values leave the results in float64 as they are.
 
     None where a matrix of weights seems to be among it: the sizes are then too small to tell (a normalisation of single
-    elements). Of results that are `gradients` a matrix may be: they leave parameters aside as a matter of course.
+    elements). A matrix may be that a call overwrites (the hidden state of a recurrent network), and of results that are
+    `gradients` any: they leave parameters aside as a matter of course.
     """
     wide = in_float64(run)
     given = [value.double() if _is_floating(value) else value for value in values]
@@ -150,7 +152,7 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
         right = _called(wide, _copied(given))
     except Exception:  # noqa: BLE001 - no float64 for it: nothing is known
         return []
-    apart = _apart(wide, given)
+    apart = _apart(wide, given) | _overwritten(request, values)
     found, end = [], time.monotonic() + UNREAD_S
     for position, name in enumerate(request["state"], len(values) - len(request["state"])):
         if time.monotonic() > end:
@@ -165,6 +167,17 @@ def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[A
                 return []
             found.append(name)
     return found
+
+
+def _overwritten(request: dict[str, Any], values: Sequence[Any]) -> set[int]:
+    """Return the positions of state that a call of the module overwrites before it reads it."""
+    count = len(values) - len(request["state"])
+    _, model = _original(request)
+    register_plain(model)
+    first = FirstUse({name: _attribute(model, name) for name in request["state"]})
+    with first:
+        _called(model, _copied(values[:count]))
+    return {count + number for number, name in enumerate(request["state"]) if name in first.overwritten}
 
 
 def _apart(run: Callable[..., Any], values: Sequence[Any]) -> set[int]:

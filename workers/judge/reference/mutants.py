@@ -7,13 +7,16 @@ inputs.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.workers.judge.values.families import elements
 from warpsmith.workers.judge.values.steps import alike
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions, result_spec
 
@@ -27,6 +30,14 @@ A generator may have few variants, and of four two may be alike: so often in a r
 15 of a million.
 """
 
+MOST_ASKED, LEAST_ASKED, MOST_FILLED = 64, 8, 1 << 31
+"""Inputs of which an answer each is not read.
+
+An op has at least and at most so many of these answers, where it has so many inputs, and between the two as many as
+fill so many elements with the inputs of their calls: a deep network has hundreds of weights, and they are large. Which
+are asked is drawn. Of pairs of which one is read for the other, a warning alone, there are a quarter of them.
+"""
+
 SHARE_OFF = 100
 """One element in so many is wrong in the answer that is nearly right."""
 
@@ -37,6 +48,7 @@ Of float64, float32, TF32 and float16, bfloat16, float8.
 """
 
 Results = list[torch.Tensor]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -76,8 +88,8 @@ class Mutant:
     lower_precision: bool = False
 
 
-def mutants(workload: ResolvedWorkload, math: str) -> list[Mutant]:
-    """Return the wrong answers for an op, of which `workload` is one."""
+def mutants(workload: ResolvedWorkload, math: str, rng: random.Random) -> list[Mutant]:
+    """Return the wrong answers for an op, of which `workload` is one; `rng` draws which where there are many."""
     names = [name for name, _ in result_positions(workload)]
     inputs = [item for item in workload["inputs"] if item["shape"] is not None]
     answers = [
@@ -85,10 +97,19 @@ def mutants(workload: ResolvedWorkload, math: str) -> list[Mutant]:
         for position, name in enumerate(names)
         for mutant in _of_result(position, name, f" as {name}" if len(names) > 1 else "", workload, math)
     ]
-    answers += [_unread(item) for item in inputs if item["dist"].get("kind") != "constant"]
+    varied = [item for item in inputs if item["dist"].get("kind") != "constant"]
+    asked = max(LEAST_ASKED, min(MOST_ASKED, MOST_FILLED // max(1, elements(workload))))
+    answers += [_unread(item) for item in _some(varied, asked, rng)]
     answers += [_rounded_inputs(workload, math)]
-    answers += [_twice(one, other) for one in inputs for other in inputs if _interchangeable(one, other)]
+    pairs = [(one, other) for one in inputs for other in inputs if _interchangeable(one, other)]
+    answers += [_twice(one, other) for one, other in _some(pairs, max(LEAST_ASKED, asked // 4), rng)]
     return answers
+
+
+def _some(items: list[Item], most: int, rng: random.Random) -> list[Item]:
+    """Return at most so many, drawn at random, in order."""
+    chosen = sorted(rng.sample(range(len(items)), min(most, len(items))))
+    return [items[number] for number in chosen]
 
 
 def _of_result(position: int, name: str, place: str, workload: ResolvedWorkload, math: str) -> Iterator[Mutant]:
