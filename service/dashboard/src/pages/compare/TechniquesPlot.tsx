@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
 import { format, visible } from "../../design";
 import { type AxisSpec, Bars, Intervals, Plot, Rule, type Target } from "../../design/plot";
+import { tick } from "../search/node/timing";
 import { Choice } from "../search/progress/Choice";
 import {
   type Measure,
@@ -32,6 +33,12 @@ const SHOW: Readonly<Record<Measure, (value: number) => string>> = {
   cost: format.money,
   time: format.duration,
 };
+/** At an axis, where that is shorter than the figure in full. */
+const TICK: Readonly<Partial<Record<Measure, (value: number) => string>>> = {
+  tried: (share) => tick(format.percent(share)),
+  success: (share) => tick(format.percent(share)),
+  gain: (ratio) => `${Number(ratio.toPrecision(3))}x`,
+};
 const LANE = 14;
 const LEAST_ROW = 48;
 
@@ -46,7 +53,7 @@ export function TechniquesPlot({ title, groups }: { title: string; groups: reado
   const measure = measures.includes(chosen) ? chosen : "success";
   const { rows, bars, kind, domain } = useMemo(() => techniqueBars(groups, measure), [groups, measure]);
   const x = useMemo<AxisSpec>(
-    () => ({ kind, domain, label: AXIS[measure], format: SHOW[measure] }),
+    () => ({ kind, domain, label: AXIS[measure], format: TICK[measure] ?? SHOW[measure] }),
     [kind, domain, measure],
   );
   const y = useMemo<AxisSpec>(
