@@ -126,7 +126,7 @@ def _make_verdict(search: SearchRow, node: NodeRow, luck: random.Random) -> Verd
 
 def make_sweep(luck: random.Random) -> dict[str, Any]:
     """Return a sweep over TUNED: BLOCK matters most, STAGES less, WARPS not at all; every time with some noise."""
-    configurations = []
+    configurations: list[dict[str, Any]] = []
     for chosen in itertools.product(*TUNED.values()):
         values = dict(zip(TUNED, chosen, strict=True))
         slower = 0.25 * abs(math.log2(values["BLOCK"] / 128)) + 0.1 * abs(values["STAGES"] - 2)

@@ -21,7 +21,7 @@ def swept(
     where: Callable[[Mapping[str, int]], bool] = lambda values: True,
 ) -> dict[str, Any]:
     """A sweep over a grid; `slower` is the logarithm of a configuration's time over 10 us."""
-    configurations = []
+    configurations: list[dict[str, Any]] = []
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
         if where(values):
