@@ -31,6 +31,7 @@ class TechniqueDocument(BaseModel):
         description="Median over the accepted of their speed-up over what they were built on: the parent, or the "
         "fastest baseline below the root"
     )
+    gain_range: list[float] | None = Field(description="The least and the greatest of these speed-ups")
     tokens: int = Field(description="Of writing and repairing their code; those of ideas are not split by technique")
     cost_usd: float | None = Field(description="Of the same calls; null where the price of one is not known")
     judge_s: float = Field(description="Seconds that judge steps of these candidates took")

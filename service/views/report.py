@@ -18,6 +18,7 @@ from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.service.documents.speedups import compute_median_interval
+from warpsmith.service.views.importance import ImportanceDocument, explain_times
 
 CANDIDATE = "candidate"
 PointKind = Literal["node", "parent", "champion", "baseline"]
@@ -99,6 +100,7 @@ class SweepDocument(BaseModel):
     left_out: int = Field(0, description="Configurations for which there was no time")
     limit_s: float | None = Field(None, description="The device seconds that the budget left, where they ended it")
     summary: str = Field(description="In a line: the best, and by how much others are slower")
+    importance: ImportanceDocument = Field(description="How much of the differences in time each tunable explains")
 
 
 class ErrorDocument(BaseModel):
@@ -247,7 +249,11 @@ def _make_sweep(found: Mapping[str, Any]) -> SweepDocument | None:
     if not sweep:
         return None
     weights = {item["id"]: weight_of(item) for item in found.get("workloads") or []}
-    return SweepDocument(**_pick_fields(SweepDocument, sweep), summary=describe_sweep(sweep, weights))
+    return SweepDocument(
+        **_pick_fields(SweepDocument, sweep),
+        summary=describe_sweep(sweep, weights),
+        importance=explain_times(sweep, weights),
+    )
 
 
 def _find_verdict(session: Session, node_id: str, verdict_id: str | None) -> VerdictRow | None:

@@ -13,9 +13,11 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Gate
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, SearchRow
+from warpsmith.service.documents.comparison import TechniqueDocument
 from warpsmith.service.documents.searches import SearchState, WaitingFor
 from warpsmith.service.views.rows import make_interval
 from warpsmith.service.views.searches import sum_spend
+from warpsmith.service.views.techniques import list_techniques
 from warpsmith.service.views.waiting import list_waiting
 from warpsmith.workers.steps.trying import seconds_of_tries
 
@@ -128,6 +130,7 @@ class ProgressDocument(BaseModel):
     best: list[BestPoint] = Field(description="The best so far after every verdict that changed it")
     judged: list[JudgedPoint] = Field(description="Every verdict on a candidate in order; the latest 10,000")
     gates: list[GateCount] = Field(description="Candidates by the gate that they have reached, in the gates' order")
+    techniques: list[TechniqueDocument] = Field(description="What each technique led to, the most tried first")
     caps: list[Cap]
     waiting_for: list[WaitingFor]
 
@@ -211,6 +214,7 @@ def make_progress(session: Session, search: SearchRow, alive_after_s: float) -> 
         best=best,
         judged=judged,
         gates=_count_gates(session, search),
+        techniques=list_techniques(session, search),
         caps=_list_caps(search, now),
         waiting_for=list_waiting(session, search, now, alive_after_s),
     )

@@ -44,7 +44,18 @@ def compare(
     if differing:
         print_wide(_make_table(["", *map(_name, found.searches)], differing))
     tell("\nTechniques (gain: over what a candidate was built on):")
-    header = ["technique", "search", "candidates", "accepted", "improved", "median gain", "best", "code cost", "judged"]
+    header = [
+        "technique",
+        "search",
+        "candidates",
+        "accepted",
+        "improved",
+        "median gain",
+        "range",
+        "best",
+        "code cost",
+        "judged",
+    ]
     print_wide(_make_table(header, _list_techniques(found)))
 
 
@@ -78,6 +89,7 @@ def _list_techniques(found: ComparisonDocument) -> list[list[str]]:
                     str(each.accepted),
                     str(each.improved),
                     NONE if each.median_gain is None else f"{each.median_gain:.2f}x",
+                    NONE if each.gain_range is None else f"{each.gain_range[0]:.2f}x to {each.gain_range[1]:.2f}x",
                     NONE if each.best_score is None else f"{each.best_score:.2f}x",
                     format_dollars(each.cost_usd),
                     format_duration(each.judge_s),

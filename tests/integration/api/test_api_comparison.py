@@ -90,6 +90,7 @@ def test_curves_facts_and_techniques(pair: tuple[TestClient, str]) -> None:
     vectorize, fuse = techniques["vectorize"], techniques["fuse"]
     assert (vectorize["candidates"], vectorize["accepted"], vectorize["improved"]) == (1, 1, 1)
     assert (vectorize["median_gain"], vectorize["best_score"]) == (2.0, 2.0), "the root counts as the fastest baseline"
+    assert vectorize["gain_range"] == [2.0, 2.0]
     assert (vectorize["tokens"], vectorize["cost_usd"]) == (1000, 0.25)
     assert (fuse["candidates"], fuse["accepted"], fuse["improved"]) == (2, 1, 0)
     assert fuse["median_gain"] == pytest.approx(0.75), "slower than the candidate that it was built on"
@@ -99,6 +100,8 @@ def test_curves_facts_and_techniques(pair: tuple[TestClient, str]) -> None:
     assert facts["budget.candidates"]["values"] == ["12", "4"]
     assert facts["op revision"]["values"] == 2 * [load_op(ADD_RELU).digest[:12]]
     assert (facts["op revision"]["differs"], facts["device"]["differs"]) == (False, True)
+    progress = client.get("/v1/searches/sr_seed/progress").json()
+    assert progress["techniques"] == first["techniques"], "a search's own page tells the same"
     order = [fact["differs"] for fact in found["facts"]]
     assert order == sorted(order, reverse=True), "what differs comes first"
     assert any("different devices" in warning for warning in found["warnings"])

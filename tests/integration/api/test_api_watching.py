@@ -342,6 +342,8 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
     assert found["summary"] == "ROWS=4 best of 2 timed, 1 failed, 1 not timed; others +50 % time (ROWS=1)"
     assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
     assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
+    assert (found["importance"]["configurations"], found["importance"]["tunables"]) == (2, [])
+    assert "fewer than two tunables" in found["importance"]["unclear"]
 
 
 def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestClient) -> None:

@@ -10,10 +10,12 @@ interface DialogProps {
   children: ReactNode;
   /** The buttons at the foot. */
   actions?: ReactNode;
+  /** As large as the window: what is within may grow to its height. */
+  whole?: boolean;
 }
 
 /** A native modal dialog: the browser keeps focus within and gives it back. */
-export function Dialog({ open, title, onClose, children, actions }: DialogProps) {
+export function Dialog({ open, title, onClose, children, actions, whole }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -22,15 +24,17 @@ export function Dialog({ open, title, onClose, children, actions }: DialogProps)
     if (!open && element?.open) element.close();
   }, [open]);
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape is the browser's own for a dialog
     <dialog
       ref={dialog}
       aria-labelledby={id}
       className={styles.dialog}
+      data-whole={whole || undefined}
       onCancel={(event) => {
         event.preventDefault();
         onClose();
       }}
+      // Escape closes the dialog, and not also what it was opened from.
+      onKeyDown={(event) => event.key === "Escape" && event.stopPropagation()}
       onClick={(event) => event.target === dialog.current && onClose()}
     >
       {open && (

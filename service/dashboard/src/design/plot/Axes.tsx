@@ -1,12 +1,19 @@
 import { visible } from "../escapes";
-import { usePlot } from "./context";
+import { LETTER, usePlot } from "./context";
 import styles from "./Plot.module.css";
 
-/** Pixels that a letter takes at most, at the size of labels (--t1) in a wide system font. */
-const LETTER = 7.6;
-
 /** Grid lines, ticks and the names of both axes. */
-export function Axes({ xLabel, yLabel, left }: { xLabel: string; yLabel: string; left: number }) {
+export function Axes({
+  xLabel,
+  yLabel,
+  left,
+  right,
+}: {
+  xLabel: string;
+  yLabel: string;
+  left: number;
+  right: number;
+}) {
   const { x, y, width, height } = usePlot();
   const letters = Math.floor((left - 12) / LETTER);
   return (
@@ -23,7 +30,7 @@ export function Axes({ xLabel, yLabel, left }: { xLabel: string; yLabel: string;
       {x.ticks.map(({ at, label }) => (
         <g key={`${at}`} transform={`translate(${at},0)`}>
           {x.kind !== "band" && <line y2={height} className={styles.grid} />}
-          <text y={height + 16} textAnchor="middle">
+          <text x={inwards(at, label, width + right)} y={height + 16} textAnchor="middle">
             {visible(label)}
           </text>
         </g>
@@ -37,6 +44,11 @@ export function Axes({ xLabel, yLabel, left }: { xLabel: string; yLabel: string;
       </text>
     </g>
   );
+}
+
+/** How far a label is moved to the left, so that it does not reach over the plot's edge. */
+function inwards(at: number, label: string, edge: number): number {
+  return Math.min(0, edge - at - (label.length * LETTER) / 2);
 }
 
 /** Room for the labels at the left, from their length: text is not measured, so that it is known at once. */

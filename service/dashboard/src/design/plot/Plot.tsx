@@ -1,4 +1,6 @@
 import { type ReactNode, useId, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { IconButton } from "../Button";
+import { Dialog } from "../Dialog";
 import { Axes, leftMargin } from "./Axes";
 import { PlotContext } from "./context";
 import { Legend, type LegendItem } from "./Legend";
@@ -21,7 +23,7 @@ interface PlotProps<T extends Target> {
   actions?: ReactNode;
   x: AxisSpec;
   y: AxisSpec;
-  /** Pixels of the area within the axes. */
+  /** Pixels of the area within the axes, such as so many for each row; by default it grows with the width. */
   height?: number;
   legend?: readonly LegendItem[];
   /** The same figures as a table, which opens below. */
@@ -38,24 +40,47 @@ interface PlotProps<T extends Target> {
 
 const NOTHING: readonly never[] = [];
 
-/** Two axes and what stands between them, as wide as there is room. */
-export function Plot<T extends Target = Target>({
+/** Two axes and what stands between them, as wide as there is room; a button opens it as large as the window. */
+export function Plot<T extends Target = Target>({ onSelect, ...plot }: PlotProps<T>) {
+  const [enlarged, setEnlarged] = useState(false);
+  return (
+    <>
+      <Drawing {...plot} {...(onSelect && { onSelect })} onEnlarge={() => setEnlarged(true)} />
+      <Dialog whole open={enlarged} title={plot.title} onClose={() => setEnlarged(false)}>
+        <Drawing
+          {...plot}
+          {...(onSelect && {
+            onSelect: (target: T) => {
+              setEnlarged(false);
+              onSelect(target);
+            },
+          })}
+        />
+      </Dialog>
+    </>
+  );
+}
+
+/** The plot itself; without `onEnlarge` it is the enlarged one, as high as it is let be. */
+function Drawing<T extends Target>({
   title,
   desc,
   actions,
   x: xSpec,
   y: ySpec,
-  height = 240,
+  height: asked,
   legend,
   table,
   targets = NOTHING,
   tip,
   onSelect,
   onBrush,
+  onEnlarge,
   children,
-}: PlotProps<T>) {
+}: PlotProps<T> & { onEnlarge?: () => void }) {
   const id = useId();
-  const [canvas, outer] = useWidth();
+  const [canvas, outer, room] = useSize();
+  const height = onEnlarge ? (asked ?? heightFor(outer)) : Math.max(LEAST, room - TOP - BOTTOM);
   const clip = `${id}-clip`;
   const { area, left } = useMemo(() => {
     const y = makeScale(ySpec, ySpec.kind === "band" ? [0, height] : [height, 0], 44);
@@ -68,13 +93,22 @@ export function Plot<T extends Target = Target>({
   }, [xSpec, ySpec, height, outer, clip]);
   return (
     <PlotContext value={area}>
-      <figure className={styles.plot} aria-labelledby={`${id}-title`}>
+      <figure className={styles.plot} data-enlarged={!onEnlarge || undefined} aria-labelledby={`${id}-title`}>
         <figcaption className={styles.head}>
-          <h3 id={`${id}-title`}>{title}</h3>
-          {actions && <div className={styles.actions}>{actions}</div>}
+          <h3 id={`${id}-title`} className={onEnlarge ? undefined : "visually-hidden"}>
+            {title}
+          </h3>
+          <div className={styles.actions}>
+            {actions}
+            {onEnlarge && <IconButton label={`Enlarge: ${title}`} icon={<Corners />} onClick={onEnlarge} />}
+          </div>
         </figcaption>
         {legend && <Legend items={legend} />}
-        <div ref={canvas} className={styles.canvas} style={{ height: height + TOP + BOTTOM }}>
+        <div
+          ref={canvas}
+          className={styles.canvas}
+          style={onEnlarge ? { height: height + TOP + BOTTOM } : undefined}
+        >
           <svg
             role="img"
             aria-labelledby={`${id}-svg ${id}-desc`}
@@ -90,7 +124,7 @@ export function Plot<T extends Target = Target>({
               </clipPath>
             </defs>
             <g transform={`translate(${left},${TOP})`}>
-              <Axes xLabel={xSpec.label} yLabel={ySpec.label} left={left} />
+              <Axes xLabel={xSpec.label} yLabel={ySpec.label} left={left} right={RIGHT} />
               {children}
             </g>
           </svg>
@@ -112,20 +146,35 @@ export function Plot<T extends Target = Target>({
   );
 }
 
-const FIRST_WIDTH = 640;
+function Corners() {
+  return (
+    <svg width={14} height={14} viewBox="0 0 14 14" className={styles.corners} aria-hidden="true">
+      <path d="M1,5V1H5M9,1H13V5M13,9V13H9M5,13H1V9" />
+    </svg>
+  );
+}
 
-/** An element and its width in pixels, kept as it changes. */
-function useWidth() {
+const FIRST_WIDTH = 640;
+const LEAST = 240;
+const MOST = 520;
+
+/** The height of an area that is that wide: flat enough that a whole plot is seen at once on a laptop. */
+export function heightFor(width: number): number {
+  return Math.round(Math.min(MOST, Math.max(LEAST, width * 0.36)));
+}
+
+/** An element with its width and height in pixels, kept as they change. */
+function useSize() {
   const element = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(FIRST_WIDTH);
+  const [size, setSize] = useState<readonly [number, number]>([FIRST_WIDTH, LEAST]);
   useLayoutEffect(() => {
     const { current } = element;
     if (!current || typeof ResizeObserver === "undefined") return;
-    const measure = () => setWidth(Math.round(current.clientWidth) || FIRST_WIDTH);
+    const measure = () => setSize([Math.round(current.clientWidth) || FIRST_WIDTH, current.clientHeight]);
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(current);
     return () => observer.disconnect();
   }, []);
-  return [element, width] as const;
+  return [element, ...size] as const;
 }

@@ -12,6 +12,9 @@ export interface PlotArea {
   clip: string;
 }
 
+/** Pixels that a letter takes at most, at the size of labels (--t1) in a wide system font. */
+export const LETTER = 7.6;
+
 export const PlotContext = createContext<PlotArea | null>(null);
 
 export function usePlot(): PlotArea {

@@ -1,6 +1,6 @@
 import { area, curveStepAfter, line } from "d3-shape";
 import { visible } from "../escapes";
-import { type PlotTone, paint, usePlot } from "./context";
+import { LETTER, type PlotTone, paint, usePlot } from "./context";
 import styles from "./Plot.module.css";
 import type { Place } from "./scales";
 
@@ -121,6 +121,8 @@ interface IntervalMark {
   high: number;
   value?: number;
   tone?: PlotTone;
+  /** The part of the row's height that is this one's, from 0 to 1. */
+  lane?: readonly [number, number];
 }
 
 /** Intervals with end caps and a dot at the value; along x where `along="x"` (rows), else along y (error bars). */
@@ -130,8 +132,9 @@ export function Intervals({ marks, along = "x" }: { marks: readonly IntervalMark
   const cap = Math.min(5, other.band ? other.band / 3 : 5);
   return (
     <g clipPath={`url(#${clip})`}>
-      {marks.map(({ key, at, low, high, value, tone }) => {
-        const [a, b, o] = [main.at(low), main.at(high), other.at(at)];
+      {marks.map(({ key, at, low, high, value, tone, lane: [start, end] = [0, 1] }) => {
+        const [a, b] = [main.at(low), main.at(high)];
+        const o = other.at(at) + ((start + end) / 2 - 0.5) * other.band;
         const d =
           along === "x"
             ? `M${a},${o}H${b}M${a},${o - cap}V${o + cap}M${b},${o - cap}V${o + cap}`
@@ -166,6 +169,8 @@ export interface BarMark {
   hatched?: boolean;
   /** The part of the row's height that is this bar's, from 0 to 1; the whole row unless told. */
   lane?: readonly [number, number];
+  /** Said at the bar's end: its value. */
+  label?: string;
 }
 
 /** Horizontal bars in the rows of a band axis; at least two pixels wide, so that nothing that happened is invisible. */
@@ -173,24 +178,43 @@ export function Bars({ bars }: { bars: readonly BarMark[] }) {
   const { x, y, clip } = usePlot();
   return (
     <g clipPath={`url(#${clip})`}>
-      {bars.map(({ key, row, from, to, tone, hatched, lane: [top, bottom] = [0, 1] }) => {
+      {bars.map(({ key, row, from, to, tone, hatched, lane: [top, bottom] = [0, 1], label }) => {
         const left = x.at(from);
         const start = y.at(row) - y.band / 2;
         return (
-          <rect
-            key={key}
-            x={left}
-            y={start + top * y.band}
-            width={Math.max(2, x.at(to) - left)}
-            height={Math.max(1, (bottom - top) * y.band - (bottom - top < 1 ? 1 : 0))}
-            rx={1.5}
-            className={styles.bar}
-            data-hatched={hatched || undefined}
-            style={{ color: paint(tone) }}
-          />
+          <g key={key}>
+            <rect
+              x={left}
+              y={start + top * y.band}
+              width={Math.max(2, x.at(to) - left)}
+              height={Math.max(1, (bottom - top) * y.band - (bottom - top < 1 ? 1 : 0))}
+              rx={1.5}
+              className={styles.bar}
+              data-hatched={hatched || undefined}
+              style={{ color: paint(tone) }}
+            />
+            {label && <BarLabel at={x.at(to)} y={start + ((top + bottom) / 2) * y.band} text={label} />}
+          </g>
         );
       })}
     </g>
+  );
+}
+
+/** Behind the bar's end, or within the bar where there is no room behind it. */
+function BarLabel({ at, y, text }: { at: number; y: number; text: string }) {
+  const { width } = usePlot();
+  const inside = at + text.length * LETTER + 8 > width;
+  return (
+    <text
+      x={inside ? at - 8 : at + 8}
+      y={y}
+      dy="0.32em"
+      textAnchor={inside ? "end" : "start"}
+      className={styles.note}
+    >
+      {visible(text)}
+    </text>
   );
 }
 

@@ -6,6 +6,8 @@ export interface Target {
   key: string;
   x: Place | readonly [number, number];
   y: Place;
+  /** The part of the row's height that is its own, from 0 to 1; the whole row unless told. */
+  lane?: readonly [number, number];
 }
 
 interface Box {
@@ -18,12 +20,13 @@ interface Box {
 export function boxOf(target: Target, { x, y }: Pick<PlotArea, "x" | "y">): Box {
   const span = typeof target.x === "object" ? target.x : [target.x, target.x];
   const [from, to] = [x.at(span[0] as Place), x.at(span[1] as Place)];
-  const middle = y.at(target.y);
+  const start = y.at(target.y) - y.band / 2;
+  const [top, bottom] = target.lane ?? [0, 1];
   return {
     left: Math.min(from, to) - x.band / 2,
     right: Math.max(from, to) + x.band / 2,
-    top: middle - y.band / 2,
-    bottom: middle + y.band / 2,
+    top: start + top * y.band,
+    bottom: start + bottom * y.band,
   };
 }
 

@@ -1,7 +1,8 @@
-import { fireEvent, render, screen } from "@testing-library/react";
+import { fireEvent, render, screen, within } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
 import { Bars, Dots, extent, logExtent, Plot } from "./index";
 import { boxOf, nearest, readingOrder } from "./nearest";
+import { heightFor } from "./Plot";
 import { type AxisSpec, durationTicks, logTicks, makeScale } from "./scales";
 
 const X: AxisSpec = { kind: "linear", domain: [0, 10], label: "Candidates" };
@@ -102,4 +103,40 @@ test("a bar is never too thin to be seen", () => {
   );
   const bars = [...container.querySelectorAll("rect")].filter((rect) => rect.style.color);
   expect(bars.map((rect) => rect.getAttribute("width"))).toEqual(["2"]);
+});
+
+test("a plot opens as large as the window, and closes where something in it is opened", () => {
+  const onSelect = vi.fn();
+  const targets = [{ key: "one", x: 2, y: 1 }];
+  render(
+    <Plot title="Best so far" desc="" x={X} y={Y} targets={targets} tip={() => "tiles"} onSelect={onSelect}>
+      <Dots dots={targets} />
+    </Plot>,
+  );
+  fireEvent.click(screen.getByRole("button", { name: "Enlarge: Best so far" }));
+  const dialog = screen.getByRole("dialog", { name: "Best so far" });
+  const large = within(dialog).getByRole("application");
+  expect(within(dialog).queryByRole("button", { name: /Enlarge/ })).toBeNull();
+  fireEvent.keyDown(large, { key: "ArrowRight" });
+  expect(large).toHaveTextContent("tiles");
+  fireEvent.keyDown(large, { key: "Enter" });
+  expect(onSelect).toHaveBeenCalledWith(targets[0]);
+  expect(screen.queryByRole("dialog")).toBeNull();
+});
+
+test("a plot is higher where it is wider, within bounds", () => {
+  expect([300, 1000, 3000].map(heightFor)).toEqual([240, 360, 520]);
+});
+
+test("what shares a row is found in its own lane", () => {
+  const area = {
+    x: makeScale(X, [0, 100], 50),
+    y: makeScale({ kind: "band", domain: ["a"], label: "" }, [0, 100], 50),
+  };
+  const lanes = [
+    { key: "upper", x: [0, 10] as const, y: "a", lane: [0, 0.5] as const },
+    { key: "lower", x: [0, 10] as const, y: "a", lane: [0.5, 1] as const },
+  ];
+  expect(nearest(lanes, area, 50, 30)?.key).toBe("upper");
+  expect(nearest(lanes, area, 50, 70)?.key).toBe("lower");
 });

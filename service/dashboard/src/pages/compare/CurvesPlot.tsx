@@ -45,7 +45,6 @@ export function CurvesPlot({ searches }: { searches: readonly ComparedSearch[] }
       actions={<Choice label="Against" options={axes} labels={LABELS} value={axis} onChange={setAxis} />}
       x={x}
       y={y}
-      height={300}
       legend={[
         ...searches.map((_, at) => ({ label: name(at), tone: toneAt(at), shape: "line" as const })),
         { label: "Verified", tone: "muted", shape: "diamond" },

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { ComparedSearch, TechniqueDocument } from "../../api/comparison";
-import { axesOf, curvesOf, measureOf, techniqueBars } from "./curves";
+import { axesOf, curvesOf, measureOf, measuresOf, techniqueBars } from "./curves";
 
 const point = (
   candidates: number,
@@ -24,6 +24,7 @@ const technique = (name: string, more: Partial<TechniqueDocument> = {}): Techniq
   improved: 1,
   best_score: 2,
   median_gain: 1.2,
+  gain_range: [0.9, 1.5],
   tokens: 100,
   cost_usd: 0.5,
   judge_s: 3,
@@ -52,22 +53,36 @@ it("offers cost only where every price is known and something was paid", () => {
 });
 
 it("measures techniques, and leaves out what is not known", () => {
-  expect(measureOf(technique("a"), "success")).toBe(0.5);
-  expect(measureOf(technique("a"), "cost")).toBe(0.25);
-  expect(measureOf(technique("a", { cost_usd: null }), "cost")).toBeNull();
-  expect(measureOf(technique("a", { accepted: 0, median_gain: null }), "gain")).toBeNull();
-  const { rows, bars, most } = techniqueBars(
+  expect(measureOf(technique("a"), "tried", 16)).toBe(0.25);
+  expect(measureOf(technique("a"), "success", 16)).toBe(0.5);
+  expect(measureOf(technique("a"), "cost", 16)).toBe(0.25);
+  expect(measureOf(technique("a"), "time", 16)).toBe(1.5);
+  expect(measureOf(technique("a", { cost_usd: null }), "cost", 16)).toBeNull();
+  const failed = technique("a", { accepted: 0, median_gain: null, gain_range: null });
+  expect(measureOf(failed, "gain", 16)).toBeNull();
+  expect(measureOf(failed, "time", 16)).toBeNull();
+  expect(measuresOf([search([], [technique("a")])])).toContain("cost");
+  expect(measuresOf([search([], [technique("a", { cost_usd: null })])])).not.toContain("cost");
+});
+
+it("gives each technique a row, and each search a lane of it; gains span their range", () => {
+  const { rows, bars, kind, domain } = techniqueBars(
     [
       search([], [technique("a"), technique("b", { candidates: 9 })]),
-      search([], [technique("a", { median_gain: 1.8 })]),
+      search([], [technique("a", { median_gain: 1.8, gain_range: [1.1, 3] })]),
     ],
     "gain",
   );
   expect(rows).toEqual(["b", "a"]);
-  expect(bars.map(({ row, at, lane }) => [row, at, lane])).toEqual([
-    ["a", 0, [0, 0.5]],
-    ["b", 0, [0, 0.5]],
-    ["a", 1, [0.5, 1]],
+  expect(bars.map(({ row, at, lane, from, value, to }) => [row, at, lane, from, value, to])).toEqual([
+    ["a", 0, [0, 0.5], 0.9, 1.2, 1.5],
+    ["b", 0, [0, 0.5], 0.9, 1.2, 1.5],
+    ["a", 1, [0.5, 1], 1.1, 1.8, 3],
   ]);
-  expect(most).toBe(1.8);
+  expect(kind).toBe("linear");
+  expect(domain[1]).toBeCloseTo(3.15);
+  const far = techniqueBars([search([], [technique("a", { gain_range: [0.1, 4] })])], "gain");
+  expect(far.kind).toBe("log");
+  const tried = techniqueBars([search([], [technique("a"), technique("b", { candidates: 12 })])], "tried");
+  expect(tried.bars.map(({ value }) => value)).toEqual([0.25, 0.75]);
 });

@@ -22,7 +22,7 @@ import { paint } from "../../design/plot";
 import { MOST_COMPARED } from "../searches/chosen";
 import styles from "./Compare.module.css";
 import { CurvesPlot } from "./CurvesPlot";
-import { toneAt } from "./curves";
+import { labelOf, type TechniqueGroup, toneAt } from "./curves";
 import { TechniquesPlot } from "./TechniquesPlot";
 
 /** Searches of one op beside each other; the address names them. */
@@ -58,7 +58,7 @@ export default function CompareSearchesPage() {
               </Card>
               <Facts found={found} />
               <Card>
-                <TechniquesPlot searches={found.searches} />
+                <TechniquesPlot title="Techniques" groups={groupsOf(found.searches)} />
               </Card>
             </div>
           )}
@@ -66,6 +66,10 @@ export default function CompareSearchesPage() {
       )}
     </Page>
   );
+}
+
+function groupsOf(searches: readonly ComparedSearch[]): TechniqueGroup[] {
+  return searches.map((one, at) => ({ label: labelOf(one, at), techniques: one.techniques }));
 }
 
 function Warnings({ warnings }: { warnings: readonly string[] }) {

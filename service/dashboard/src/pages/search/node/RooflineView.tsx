@@ -137,7 +137,6 @@ function Drawn({ roofline, drawn, title }: { roofline: Roofline; drawn: Drawing;
           .join(", ")}, at ${figure(roofline.intensity)} operations per byte`}
         x={x}
         y={y}
-        height={300}
         legend={found.map(({ label, tone, shape }) => ({ label, tone, shape })).reverse()}
         targets={found.map(({ key, x: at, y: rate, point }) => ({ key, x: at, y: rate, point }))}
         tip={({ point }) => (

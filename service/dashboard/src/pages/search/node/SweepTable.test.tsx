@@ -1,4 +1,4 @@
-import { render, screen, within } from "@testing-library/react";
+import { fireEvent, render, screen, within } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { SweepTable } from "./SweepTable";
 
@@ -12,6 +12,7 @@ const sweep = {
   seconds: 2.5,
   left_out: 3,
   limit_s: 90,
+  importance: { configurations: 2, tunables: [], unclear: "too few configurations to tell" },
   summary: "ROWS=4 best of 2 timed",
 };
 
@@ -26,4 +27,18 @@ test("every configuration has its times, the chosen one is marked, and one that 
   expect(screen.getByRole("columnheader", { name: /Time, small/ })).toBeVisible();
   expect(screen.getByText(/3 were not timed/)).toHaveTextContent("ROWS=4 best of 2 timed");
   expect(screen.getByText(/for sweeps ended it/)).toBeVisible();
+  expect(screen.getByText(/What mattered is not told/)).toHaveTextContent("too few configurations to tell");
+});
+
+test("the tunables are drawn by what they explain, beside what chance would", () => {
+  const tunables = [
+    { name: "BLOCK", values: 3, share: 0.8, by_chance: 0.25 },
+    { name: "STAGES", values: 3, share: 0.1, by_chance: 0.25 },
+  ];
+  render(<SweepTable sweep={{ ...sweep, importance: { configurations: 9, tunables, unclear: null } }} />);
+  expect(screen.getByRole("img", { name: /BLOCK 80 %, STAGES 10 %/ })).toBeInTheDocument();
+  const plot = screen.getByRole("application", { name: /What mattered/ });
+  fireEvent.keyDown(plot, { key: "ArrowRight" });
+  expect(plot).toHaveTextContent("BLOCK: 80 %");
+  expect(plot).toHaveTextContent("25 % is expected if it did nothing");
 });

@@ -1,10 +1,11 @@
 import { useMemo } from "react";
 import type { ReportDocument } from "../../../api/node";
 import { Badge, type Column, format, Table, Untrusted } from "../../../design";
+import { ImportancePlot } from "./ImportancePlot";
 import styles from "./Node.module.css";
 import { Section } from "./Section";
 
-type Sweep = NonNullable<ReportDocument["sweep"]>;
+export type Sweep = NonNullable<ReportDocument["sweep"]>;
 type Configuration = Sweep["configurations"][number];
 
 /** The configurations of a candidate that leaves numbers to the judge, and how they compared. */
@@ -17,6 +18,7 @@ export function SweepTable({ sweep }: { sweep: Sweep }) {
         {sweep.left_out > 0 && ` ${format.count(sweep.left_out)} were not timed: there was no time.`}
         {sweep.limit_s != null && ` The budget's ${format.duration(sweep.limit_s)} for sweeps ended it.`}
       </p>
+      <ImportancePlot importance={sweep.importance} />
       <Table
         caption="Configurations of the candidate"
         columns={columns}

@@ -50,7 +50,6 @@ export function BestPlot({ progress }: { progress: ProgressDocument }) {
         actions={<Choice label="Against" options={axes} labels={LABELS} value={axis} onChange={setAxis} />}
         x={x}
         y={y}
-        height={260}
         legend={[
           { label: "Best so far, with its 95 % interval", tone: "accent", shape: "line" },
           { label: "Best, verified", tone: "accent", shape: "diamond" },
@@ -104,8 +103,10 @@ export function screenedLead(best: readonly BestPoint[]): string | null {
 const MEASURED = { screen: "screened", verify: "verified" } as const;
 
 function xSpec(axis: ProgressAxis, domain: readonly [number, number]): AxisSpec {
-  if (axis === "time") return { kind: "duration", domain, label: "Since the start", format: format.duration };
-  if (axis === "cost") return { kind: "linear", domain, label: "Spent at the model", format: format.money };
+  if (axis === "time")
+    return { kind: "duration", domain, label: "Time since the start", format: format.duration };
+  if (axis === "cost")
+    return { kind: "linear", domain, label: "Spent at the model, US dollars", format: format.money };
   return { kind: "linear", domain, label: "Candidates judged", format: format.count, whole: true };
 }
 

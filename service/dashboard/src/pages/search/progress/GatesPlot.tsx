@@ -5,7 +5,7 @@ import { type AxisSpec, Bars, Plot } from "../../../design/plot";
 import { asks, gateBars, inWords } from "./gates";
 import { toneOfVerdict } from "./series";
 
-const ROW = 30;
+const ROW = 48;
 
 /** Where candidates stand: how many each gate let through, refused or set aside. */
 export function GatesPlot({ gates }: { gates: ProgressDocument["gates"] }) {

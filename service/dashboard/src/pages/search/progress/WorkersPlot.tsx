@@ -31,7 +31,12 @@ export function WorkersPlot({ attempts, whole }: { attempts: readonly TimelineAt
   const shown = zoom(dragged ?? lastOf(range, span), span);
   const [from, to] = shown;
   const x = useMemo<AxisSpec>(
-    () => ({ kind: "duration", domain: [from, to], label: "Since the first step", format: format.duration }),
+    () => ({
+      kind: "duration",
+      domain: [from, to],
+      label: "Time since the first step",
+      format: format.duration,
+    }),
     [from, to],
   );
   const rowNames = workers.join("\n");
