@@ -222,6 +222,8 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
         missing.append(f"triton is not installed: {extra}")
     if known.compiler == "nvrtc" and not has_cuda_core():
         missing.append(f"cuda-core is not installed: {extra}")
+    if known.compiler == "cute" and not (installed("cutlass") and has_cuda_core()):
+        missing.append(f"CuTe DSL is not installed: {install_extra('cute')}")
     return missing
 
 

@@ -63,6 +63,11 @@ def imports(cubin: bytes) -> list[str]:
     return sorted({name for name, kind, number, _, _ in _symbols(cubin, sections) if kind == _FUNCTION and number == 0})
 
 
+def symbol_names(cubin: bytes) -> list[str]:
+    """Return the names of a cubin's symbols, by their numbers. Raises ValueError for no cubin."""
+    return [name for name, *_ in _symbols(cubin, _sections(cubin))]
+
+
 def _symbols(raw: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int, int, int]]:
     """Yield each symbol's name, kind, number of its section (0: not here), place in it, and bytes."""
     for section in sections:
