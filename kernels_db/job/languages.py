@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Compiler = Literal["g++", "nvrtc", "triton", "cute"]
-"""What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, or CuTe DSL; the last two compile functions."""
+"""What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, CuTe DSL. The last two build functions."""
 
 
 @dataclass(frozen=True)

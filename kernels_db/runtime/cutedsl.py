@@ -49,7 +49,7 @@ class Function:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = str(getattr(function, "__name__", "function"))
         self.function = function
-        self._ready: dict[Any, tuple[_Ready, ...]] = {}
+        self._ready: dict[Any, tuple[ReadyLaunch, ...]] = {}
 
     def __call__(self, *arguments: Any) -> None:
         current_device, current_stream = _functions()
@@ -85,14 +85,14 @@ class Function:
         alignment = min(address & -address, ALIGNMENT) or ALIGNMENT
         return argument.dtype, tuple(argument.shape), tuple(argument.stride()), alignment
 
-    def _prepared(self, key: tuple[Any, ...]) -> tuple[_Ready, ...]:
+    def _prepared(self, key: tuple[Any, ...]) -> tuple[ReadyLaunch, ...]:
         device = key[0]
         gpu = core().Device(device)
         gpu.set_current()
         compiled = build(self.function, tuple(_facts(one) for one in key[1:]), f"sm_{gpu.arch}")
         library = Library(compiled.build.path)
         libraries.add(library)
-        ready = tuple(_Ready(self.name, one, library, device) for one in compiled.launches)
+        ready = tuple(ReadyLaunch(self.name, one, library, device) for one in compiled.launches)
         if len(self._ready) >= _READY:
             self._ready.clear()
         self._ready[key] = ready
@@ -121,10 +121,11 @@ libraries: weakref.WeakSet[Library] = weakref.WeakSet()
 """Every cubin that is loaded, and whose function is still there."""
 
 
-class _Ready:
+class ReadyLaunch:
     """One launch of a compiled function on one device: all but the addresses and the stream."""
 
     def __init__(self, function: str, launch: HostLaunch, library: Library, device: int) -> None:
+        self.kernel = launch.kernel
         self._name = function
         self._device = device
         self._launch = launch
@@ -155,7 +156,7 @@ class _Ready:
             return
         configuration = self._configurations.get(stream)
         if configuration is None:
-            if len(self._configurations) >= 64:  # noqa: PLR2004  streams that are kept
+            if len(self._configurations) >= 64:
                 self._configurations.clear()
             configuration = self._configurations[stream] = _configuration(self._launch, stream)
         held = self._filled(addresses)
@@ -173,9 +174,9 @@ class _Ready:
         for parameter, held in zip(self._launch.parameters, self._filled(addresses), strict=True):
             raw = bytes(held)
             value = int.from_bytes(raw[:8], "little")
-            if not parameter.words and len(raw) <= 8:  # noqa: PLR2004  bytes of a word
+            if not parameter.words and len(raw) <= 8:
                 arguments.append(Number(value))
-            elif len(raw) == 8:  # noqa: PLR2004
+            elif len(raw) == 8:
                 arguments.append(Pointer(value))
             elif len(raw) == _MAP_BYTES and [word[0] for word in parameter.words] == [0]:
                 if with_address(raw, value) != raw:
@@ -222,7 +223,7 @@ def requested(launch: HostLaunch) -> Launch:
 
 
 def _facts(described: Any) -> Argument:
-    if len(described) == 2:  # noqa: PLR2004  the type of a number, and the number
+    if len(described) == 2:
         value: Argument = described[1]
         return value
     dtype, shape, strides, alignment = described

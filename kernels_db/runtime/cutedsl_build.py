@@ -129,7 +129,7 @@ def architecture(arch: str) -> str:
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", arch)
     if match is None:
         raise CompileError(f"architecture: found {arch!r}, expected sm_90 and its like")
-    return f"sm_{match[1]}" + ("a" if int(match[1]) >= 90 else "")  # noqa: PLR2004  Hopper's compute capability
+    return f"sm_{match[1]}" + ("a" if int(match[1]) >= 90 else "")
 
 
 def dsl() -> Any:
@@ -160,7 +160,9 @@ def _compiled(
     found = tuple(launches(module, list(_passed(cutlass, function, arguments))))
     for one in found:
         if unknown := [kind for kind, *_ in one.attributes if kind not in _ATTRIBUTES]:
-            raise CompileError(f"a launch has CUDA's attribute {unknown[0]}, expected clusters, cooperative or pdl alone")
+            raise CompileError(
+                f"a launch has CUDA's attribute {unknown[0]}, expected clusters, cooperative or pdl alone"
+            )
     return bytes(code), found
 
 
@@ -212,12 +214,12 @@ def _written(made: Sequence[HostLaunch]) -> str:
 def _read(text: str) -> tuple[HostLaunch, ...]:
     def made(one: dict[str, Any]) -> HostLaunch:
         parameters = tuple(
-            Parameter(bytes.fromhex(each["template"]), tuple((at, argument, behind) for at, argument, behind in each["words"]))
+            Parameter(
+                bytes.fromhex(each["template"]), tuple((at, argument, behind) for at, argument, behind in each["words"])
+            )
             for each in one["parameters"]
         )
         attributes = tuple((kind, x, y, z) for kind, x, y, z in one["attributes"])
-        return HostLaunch(
-            one["kernel"], tuple(one["grid"]), tuple(one["block"]), one["shared"], attributes, parameters
-        )
+        return HostLaunch(one["kernel"], tuple(one["grid"]), tuple(one["block"]), one["shared"], attributes, parameters)
 
     return tuple(made(one) for one in json.loads(text))

@@ -258,7 +258,8 @@ class _Interpreter:
         if len(parameters) != len(self._arguments):
             raise CompileError(
                 f"the host function takes {len(parameters)} arguments that are not constants, found "
-                f"{len(self._arguments)}: expected each parameter annotated cute.Tensor, cutlass.Constexpr or a number's type"
+                f"{len(self._arguments)}: expected each parameter annotated cute.Tensor, cutlass.Constexpr or by the "
+                "type of a number"
             )
         for parameter, given in zip(parameters, self._arguments, strict=True):
             self._values[hash(parameter)] = _argument(given, str(parameter.type))
@@ -276,7 +277,7 @@ class _Interpreter:
             block = following or None
         return self._launches
 
-    def _step(self, operation: Any) -> Any:
+    def _step(self, operation: Any) -> Any:  # noqa: PLR0911  one answer per operation
         """Do one operation. Returns the next block where it ends one, False at the end."""
         name = operation.name.removeprefix("llvm.")
         given = list(operation.operands)
@@ -303,7 +304,9 @@ class _Interpreter:
         self._values[hash(operation.results[0])] = made
         return None
 
-    def _made(self, name: str, operation: Any, given: list[Any]) -> bytes | None:  # noqa: PLR0911  one answer per operation
+    def _made(  # noqa: PLR0911, PLR0912  one answer per operation
+        self, name: str, operation: Any, given: list[Any]
+    ) -> bytes | None:
         """The result of an operation; None for one that is not known."""
         kind = _type(str(operation.results[0].type))
         if name in ("mlir.poison", "mlir.undef", "mlir.zero"):
@@ -400,7 +403,8 @@ class _Interpreter:
         return _bytes(address, 8)
 
     def _call(self, operation: Any, given: list[Any]) -> None:
-        callee = str(operation.attributes["callee"]).removeprefix("@") if "callee" in operation.attributes else "a pointer"
+        named = "callee" in operation.attributes
+        callee = str(operation.attributes["callee"]).removeprefix("@") if named else "a pointer"
         if callee == LAUNCH:
             self._launch(*(self._number(one) for one in given))
         elif callee != PRINT:
@@ -442,7 +446,7 @@ def _argument(given: tuple[int, int] | float, kind: str) -> bytes:
     """An argument as a parameter of the type `kind` holds it."""
     size = _type(kind).size
     if isinstance(given, tuple):
-        if size != 8:  # noqa: PLR2004  bytes of an address
+        if size != 8:
             raise CompileError(f"a tensor is passed as {size} bytes, expected its address alone: a static layout")
         return _bytes(given[0], size)
     if kind in ("f32", "f64"):
@@ -461,7 +465,7 @@ def _constant(attribute: Any, size: int) -> bytes:
     if isinstance(value, (bool, int)):
         return _bytes(int(value), size)
     if isinstance(value, float) and size in (4, 8):
-        return struct.pack("<f" if size == 4 else "<d", value)  # noqa: PLR2004  of a float and a double
+        return struct.pack("<f" if size == 4 else "<d", value)
     raise CompileError(f"the host function has the constant {str(attribute)[:60]}, which is not known here")
 
 

@@ -49,7 +49,17 @@ IMPORTS = {
     "cute": _COMMON_IMPORTS
     | {"cutlass", "kernels_db.runtime.cutedsl"}
     | names("cute cute.arch cute.math cute.nvgpu pipeline utils utils.hopper_helpers", "cutlass.")
-    | names("cpasync warp warpgroup", f"{_CUTE}.nvgpu."),
+    | names("cpasync warp warpgroup", f"{_CUTE}.nvgpu.")
+    | names(
+        """
+        cute.AddressSpace cute.ReductionOp cute.nvgpu.CacheEvictionPriority cute.nvgpu.OperandMajorMode
+        cute.nvgpu.cpasync.LoadCacheMode cute.nvgpu.warpgroup.Field cute.nvgpu.warpgroup.OperandSource
+        cute.nvgpu.warpgroup.SmemLayoutAtomKind pipeline.Agent pipeline.PipelineAsync pipeline.PipelineCpAsync
+        pipeline.PipelineTmaAsync pipeline.PipelineTmaStore pipeline.PipelineUserType utils.LayoutEnum
+        utils.hopper_helpers.LayoutEnum
+        """,
+        "cutlass.",
+    ),
 }
 """Modules that `import a.b` and `from a import b` may lead to. Gluon takes enums alone of `triton.language`.
 
@@ -149,7 +159,7 @@ _TUNING = {
     "triton.autotune": names("configs key reset_to_zero restore_value"),
     "triton.heuristics": names("values"),
 }
-DECORATORS = {
+DECORATORS: dict[str, dict[str, frozenset[str]]] = {
     "triton": {"triton.jit": _JIT, **_TUNING},
     "gluon": {f"{_GLUON}.jit": _JIT, **_TUNING},
     "cute": {f"{_CUTE}.kernel": frozenset(), CUTE_JIT: frozenset()},
@@ -244,8 +254,8 @@ _CUTE_NAMES = (
     names(_CUTE_DTYPES, "cutlass.")
     | names(
         """
-        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Constexpr GridConstant Layout all_ and_ any_ const_expr max
-        min not_ or_ range range_constexpr select_
+        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Constexpr GridConstant Layout all_ and_ any_ const_expr
+        max min not_ or_ range range_constexpr select_
         """,
         "cutlass.",
     )
@@ -254,9 +264,9 @@ _CUTE_NAMES = (
     | names(_CUTE_MATH, f"{_CUTE}.math.")
     | names(
         """
-        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Atom ComposedLayout CopyAtom Layout MmaAtom ReductionOp.ADD
-        ReductionOp.MAX ReductionOp.MIN ReductionOp.MUL Swizzle TensorSSA ThrCopy ThrMma Tile TiledCopy TiledMma all_ any_
-        append append_ones assume autovec_copy basic_copy basic_copy_if blocked_product ceil_div coalesce complement
+        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Atom ComposedLayout CopyAtom Layout MmaAtom
+        ReductionOp.ADD ReductionOp.MAX ReductionOp.MIN ReductionOp.MUL Swizzle TensorSSA ThrCopy ThrMma Tile TiledCopy
+        TiledMma all_ any_ append append_ones assume autovec_copy basic_copy basic_copy_if blocked_product ceil_div coalesce complement
         composition copy copy_atom_call cosize crd2idx depth domain_offset elem_less empty_like filter filter_zeros
         flat_divide flat_product flatten flatten_to_tuple front full full_like gemm get group_modes idx2crd is_static
         left_inverse local_partition local_tile logical_divide logical_product make_composed_layout make_copy_atom
@@ -276,8 +286,8 @@ _CUTE_NAMES = (
         atomic_max_float32 atomic_min atomic_or atomic_xor barrier barrier_arrive block_dim block_idx
         block_idx_in_cluster block_in_cluster_dim block_in_cluster_idx brev clz cluster_arrive cluster_arrive_relaxed
         cluster_dim cluster_idx cluster_size cluster_wait cp_async_bulk_commit_group cp_async_bulk_wait_group
-        cp_async_commit_group cp_async_mbarrier_arrive_noinc cp_async_wait_group elect_one exp exp2 fence_acq_rel_cluster
-        fence_acq_rel_cta fence_acq_rel_gpu fence_proxy fence_view_async_shared fma_packed_f32x2 fmax fmin grid_dim
+        cp_async_commit_group cp_async_mbarrier_arrive_noinc cp_async_wait_group elect_one exp exp2
+        fence_acq_rel_cluster fence_acq_rel_cta fence_acq_rel_gpu fence_proxy fence_view_async_shared fma_packed_f32x2 fmax fmin grid_dim
         griddepcontrol_launch_dependents griddepcontrol_wait lane_idx lop3 make_warp_uniform map_dsmem_ptr match_sync
         mbarrier_arrive mbarrier_arrive_and_expect_tx mbarrier_expect_tx mbarrier_init mbarrier_init_fence
         mbarrier_test_wait mbarrier_try_wait mbarrier_wait mul_hi popc prefetch prmt rcp_approx setmaxregister_decrease
@@ -317,7 +327,7 @@ _CUTE_NAMES = (
     )
     | names(
         """
-        SmemAllocator get_smem_capacity_in_bytes
+        LayoutEnum.COL_MAJOR LayoutEnum.ROW_MAJOR LayoutEnum.from_tensor SmemAllocator get_smem_capacity_in_bytes
         hopper_helpers.LayoutEnum.COL_MAJOR hopper_helpers.LayoutEnum.ROW_MAJOR hopper_helpers.LayoutEnum.from_tensor
         hopper_helpers.get_smem_layout_atom hopper_helpers.get_smem_store_op hopper_helpers.make_smem_layout_a
         hopper_helpers.make_smem_layout_b hopper_helpers.make_smem_layout_epi hopper_helpers.make_trivial_tiled_mma

@@ -33,7 +33,8 @@ class CuteFunction(Kernel):
             return
         value = self.scope.constants[node.id] or self.scope.unpacked.get(node.id)
         if value is None or not all(isinstance(part, _FIXED) for part in ast.walk(value)):
-            self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: expected a number, dtype, string or tuple")
+            expected = "expected a number, dtype, string or tuple"
+            self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: {expected}")
 
     def target(self, node: ast.expr) -> None:
         """Check what an assignment writes: a local name, or an element of what one holds."""

@@ -69,7 +69,8 @@ def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
 @pytest.mark.parametrize(
-    ("language", "reason"), [("triton", "not timed"), ("cuda", "not run"), ("gluon", "interpreter knows no Gluon")]
+    ("language", "reason"),
+    [("triton", "not timed"), ("cuda", "not run"), ("gluon", "interpreter knows no Gluon"), ("cute", "not run")],
 )
 def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:
     arguments = ("judge", "examples/add_relu.yaml", str(CANDIDATES / f"add_relu_{language}.py"))

@@ -57,7 +57,7 @@ class Compiler:
             with abstract.uncounted():
                 self.compile(function, facts)
 
-        cutedsl.Function.__call__ = called  # type: ignore[method-assign]
+        cutedsl.Function.__call__ = called  # type: ignore[method-assign, assignment]
 
     def compile(self, function: cutedsl.Function, facts: tuple[Argument, ...]) -> None:
         """Compile a function for one call and note its launches."""
@@ -67,7 +67,9 @@ class Compiler:
             self.host = error
             raise abstract.Refused(error.message, error.log) from error
         except CompileError as error:
-            raise abstract.Refused(f"function {function.name!r} does not compile: {error.message}", error.log) from error
+            raise abstract.Refused(
+                f"function {function.name!r} does not compile: {error.message}", error.log
+            ) from error
         if not compiled.launches:
             return
         code = compiled.build.path.read_bytes()

@@ -158,7 +158,7 @@ class GpuState:
             handle = library.handle()
             self._state.watch(int(handle), cubin, functools.partial(self._in_library, handle))
 
-        cutedsl.Library.__init__ = loaded  # type: ignore[method-assign]
+        cutedsl.Library.__init__ = loaded  # type: ignore[method-assign, assignment]
 
     def _watch_triton(self) -> None:
         """Watch each module that Triton loads from now on, before its first launch."""
