@@ -15,7 +15,7 @@ while total >= 0.0:
     total = total * x[0] * 0.0 + cute.arch.fmax(total, 0.0)
 if i < n:
     out[i] = x[i] + y[i] + total"""
-RACES = """held = utils.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(256))
+RACES = """held = memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(256))
 if i < n:
     held[thread] = x[i] + y[i]
 if i < n:
@@ -38,7 +38,7 @@ THREADS = 128
 def normalise(x: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
     thread, _, _ = cute.arch.thread_idx()
     row, _, _ = cute.arch.block_idx()
-    held = utils.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
+    held = memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
     most = cutlass.Float32(-math.inf)
     for i in cutlass.range(thread, n, THREADS):
         most = cute.arch.fmax(most, x[row, i])

@@ -195,7 +195,7 @@ def add_gluon(body: str, module: str = "", host: str = "") -> str:
 CUTE = """import torch
 import cutlass
 import cutlass.cute as cute
-import cutlass.utils as utils
+import cutlass.memory as memory
 from kernels_db.runtime import cutedsl
 """
 

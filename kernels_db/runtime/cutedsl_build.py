@@ -13,6 +13,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -151,11 +152,13 @@ def _compiled(
     given = [_fake(cutlass, one) if isinstance(one, TensorFacts) else one for one in arguments]
     options = f"--keep-cubin --gpu-arch {arch} --dump-dir {place}"
     try:
-        made = cutlass.cute.compile(function, *given, options=options)
+        with warnings.catch_warnings():  # one that is an error elsewhere is none of the kernel's
+            warnings.simplefilter("ignore")
+            made = cutlass.cute.compile(function, *given, options=options)
         code, module = made.__cubin__, made.ir_module
     except Exception as error:  # what the function's Python raises, and every error of the DSL's
         raise CompileError(*_said(error)) from error
-    if not code or module is None:
+    if not isinstance(code, bytes) or module is None:
         raise CompileError("the function launches no kernel: expected kernel(...).launch(grid=..., block=...) in it")
     found = tuple(launches(module, list(_passed(cutlass, function, arguments))))
     for one in found:
@@ -163,7 +166,7 @@ def _compiled(
             raise CompileError(
                 f"a launch has CUDA's attribute {unknown[0]}, expected clusters, cooperative or pdl alone"
             )
-    return bytes(code), found
+    return code, found
 
 
 def _fake(cutlass: Any, facts: TensorFacts) -> Any:

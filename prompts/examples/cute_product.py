@@ -3,7 +3,7 @@
 import cutlass
 import cutlass.cute as cute
 import cutlass.pipeline as pipeline
-import cutlass.utils as utils
+import cutlass.memory as memory
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.utils import hopper_helpers
 from kernels_db.runtime import cutedsl
@@ -27,7 +27,7 @@ def product(
     thread, _, _ = cute.arch.thread_idx()
     tile_m, tile_n, _ = cute.arch.block_idx()
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-    smem = utils.SmemAllocator()
+    smem = memory.SmemAllocator()
     barriers = smem.allocate_array(cutlass.Int64, 2 * STAGES)
     sx = smem.allocate_tensor(out.element_type, x_layout.outer, byte_alignment=1024, swizzle=x_layout.inner)
     sw = smem.allocate_tensor(out.element_type, w_layout.outer, byte_alignment=1024, swizzle=w_layout.inner)

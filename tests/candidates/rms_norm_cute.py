@@ -1,6 +1,6 @@
 import cutlass
 import cutlass.cute as cute
-import cutlass.utils as utils
+import cutlass.memory as memory
 from kernels_db.runtime import cutedsl
 
 THREADS = 256
@@ -11,7 +11,7 @@ def rms_norm(x: cute.Tensor, weight: cute.Tensor, y: cute.Tensor, hidden: cutlas
     thread, _, _ = cute.arch.thread_idx()
     row, _, _ = cute.arch.block_idx()
     warp = cute.arch.warp_idx()
-    smem = utils.SmemAllocator()
+    smem = memory.SmemAllocator()
     parts = smem.allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
     mine = (None, thread)
     steps = cute.size(x, mode=[1])

@@ -538,7 +538,7 @@ def run(x, out):
 CUTE_PARTS = """
 import cutlass
 import cutlass.cute as cute
-import cutlass.utils as utils
+import cutlass.memory as memory
 import torch
 from kernels_db.runtime import cutedsl
 
@@ -555,7 +555,7 @@ def folded(value):
 def parts(x: cute.Tensor, scratch: cute.Tensor, scale: cutlass.Float32):
     thread, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
-    smem = utils.SmemAllocator()
+    smem = memory.SmemAllocator()
     held = smem.allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
     total = cutlass.Float32(0.0)
     for i in cutlass.range(thread, cute.size(x, mode=[1]), THREADS):

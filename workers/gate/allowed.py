@@ -48,7 +48,7 @@ IMPORTS = {
     ),
     "cute": _COMMON_IMPORTS
     | {"cutlass", "kernels_db.runtime.cutedsl"}
-    | names("cute cute.arch cute.math cute.nvgpu pipeline utils utils.hopper_helpers", "cutlass.")
+    | names("cute cute.arch cute.math cute.nvgpu memory pipeline utils utils.hopper_helpers", "cutlass.")
     | names("cpasync warp warpgroup", f"{_CUTE}.nvgpu.")
     | names(
         """
@@ -266,17 +266,18 @@ _CUTE_NAMES = (
         """
         AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Atom ComposedLayout CopyAtom Layout MmaAtom
         ReductionOp.ADD ReductionOp.MAX ReductionOp.MIN ReductionOp.MUL Swizzle TensorSSA ThrCopy ThrMma Tile TiledCopy
-        TiledMma all_ any_ append append_ones assume autovec_copy basic_copy basic_copy_if blocked_product ceil_div coalesce complement
-        composition copy copy_atom_call cosize crd2idx depth domain_offset elem_less empty_like filter filter_zeros
-        flat_divide flat_product flatten flatten_to_tuple front full full_like gemm get group_modes idx2crd is_static
-        left_inverse local_partition local_tile logical_divide logical_product make_composed_layout make_copy_atom
-        make_cotiled_copy make_fragment_like make_identity_layout make_identity_tensor make_layout make_layout_like
-        make_layout_tv make_mma_atom make_ordered_layout make_rmem_tensor make_rmem_tensor_like make_swizzle make_tensor
-        make_tiled_copy make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C make_tiled_copy_C_atom make_tiled_copy_D
-        make_tiled_copy_S make_tiled_copy_tv make_tiled_mma max_common_layout max_common_vector mma_atom_call ones_like
-        prefetch prepend prepend_ones product product_each raked_product rank recast_layout recast_ptr recast_tensor
-        repeat repeat_like right_inverse round_up select shape shape_div size size_in_bytes slice_ tile_to_shape
-        tiled_divide tiled_product tuple_cat where zeros_like zipped_divide zipped_product
+        TiledMma all_ any_ append append_ones assume autovec_copy basic_copy basic_copy_if blocked_product ceil_div
+        coalesce complement composition copy copy_atom_call cosize crd2idx depth domain_offset elem_less empty_like
+        filter filter_zeros flat_divide flat_product flatten flatten_to_tuple front full full_like gemm get group_modes
+        idx2crd is_static left_inverse local_partition local_tile logical_divide logical_product make_composed_layout
+        make_copy_atom make_cotiled_copy make_fragment_like make_identity_layout make_identity_tensor make_layout
+        make_layout_like make_layout_tv make_mma_atom make_ordered_layout make_rmem_tensor make_rmem_tensor_like
+        make_swizzle make_tensor make_tiled_copy make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C
+        make_tiled_copy_C_atom make_tiled_copy_D make_tiled_copy_S make_tiled_copy_tv make_tiled_mma max_common_layout
+        max_common_vector mma_atom_call ones_like prefetch prepend prepend_ones product product_each raked_product rank
+        recast_layout recast_ptr recast_tensor repeat repeat_like right_inverse round_up select shape shape_div size
+        size_in_bytes slice_ tile_to_shape tiled_divide tiled_product tuple_cat where zeros_like zipped_divide
+        zipped_product
         """,
         f"{_CUTE}.",
     )
@@ -287,13 +288,14 @@ _CUTE_NAMES = (
         block_idx_in_cluster block_in_cluster_dim block_in_cluster_idx brev clz cluster_arrive cluster_arrive_relaxed
         cluster_dim cluster_idx cluster_size cluster_wait cp_async_bulk_commit_group cp_async_bulk_wait_group
         cp_async_commit_group cp_async_mbarrier_arrive_noinc cp_async_wait_group elect_one exp exp2
-        fence_acq_rel_cluster fence_acq_rel_cta fence_acq_rel_gpu fence_proxy fence_view_async_shared fma_packed_f32x2 fmax fmin grid_dim
-        griddepcontrol_launch_dependents griddepcontrol_wait lane_idx lop3 make_warp_uniform map_dsmem_ptr match_sync
-        mbarrier_arrive mbarrier_arrive_and_expect_tx mbarrier_expect_tx mbarrier_init mbarrier_init_fence
-        mbarrier_test_wait mbarrier_try_wait mbarrier_wait mul_hi popc prefetch prmt rcp_approx setmaxregister_decrease
-        setmaxregister_increase shf shuffle_sync shuffle_sync_bfly shuffle_sync_down shuffle_sync_up store_async_dsmem
-        sync_threads sync_warp thread_idx vote_all_sync vote_any_sync vote_ballot_sync vote_uni_sync warp_idx
-        warp_reduction_max warp_reduction_sum warp_redux_sync warpgroup_reg_alloc warpgroup_reg_dealloc
+        fence_acq_rel_cluster fence_acq_rel_cta fence_acq_rel_gpu fence_proxy fence_view_async_shared fma_packed_f32x2
+        fmax fmin grid_dim griddepcontrol_launch_dependents griddepcontrol_wait lane_idx lop3 make_warp_uniform
+        map_dsmem_ptr match_sync mbarrier_arrive mbarrier_arrive_and_expect_tx mbarrier_expect_tx mbarrier_init
+        mbarrier_init_fence mbarrier_test_wait mbarrier_try_wait mbarrier_wait mul_hi popc prefetch prmt rcp_approx
+        setmaxregister_decrease setmaxregister_increase shf shuffle_sync shuffle_sync_bfly shuffle_sync_down
+        shuffle_sync_up store_async_dsmem sync_threads sync_warp thread_idx vote_all_sync vote_any_sync vote_ballot_sync
+        vote_uni_sync warp_idx warp_reduction_max warp_reduction_sum warp_redux_sync warpgroup_reg_alloc
+        warpgroup_reg_dealloc
         """,
         f"{_CUTE}.arch.",
     )
@@ -301,19 +303,17 @@ _CUTE_NAMES = (
         """
         CacheEvictionPriority.EVICT_FIRST CacheEvictionPriority.EVICT_LAST CacheEvictionPriority.EVICT_NORMAL
         CacheEvictionPriority.NO_ALLOCATE CopyUniversalOp MmaUniversalOp OperandMajorMode.K OperandMajorMode.MN
-        make_tiled_tma_atom_A make_tiled_tma_atom_B make_tiled_tma_atom_C
-        cpasync.CopyBulkG2SOp cpasync.CopyBulkS2GOp cpasync.CopyBulkTensorTileG2SMulticastOp
-        cpasync.CopyBulkTensorTileG2SOp cpasync.CopyBulkTensorTileS2GOp cpasync.CopyG2SOp
-        cpasync.CopyReduceBulkTensorTileS2GOp cpasync.LoadCacheMode.ALWAYS cpasync.LoadCacheMode.GLOBAL
-        cpasync.create_tma_multicast_mask cpasync.group_bulk_copy_modes cpasync.make_tiled_tma_atom
-        cpasync.prefetch_descriptor cpasync.tma_partition
-        warp.LdMatrix8x8x16bOp warp.MmaF16BF16Op warp.MmaFP8Op warp.MmaTF32Op warp.StMatrix8x8x16bOp
-        warpgroup.Field.ACCUMULATE warpgroup.MmaF16BF16Op warpgroup.MmaF8Op warpgroup.OperandSource.RMEM
-        warpgroup.OperandSource.SMEM warpgroup.SmemLayoutAtomKind.K_INTER warpgroup.SmemLayoutAtomKind.K_SW128
-        warpgroup.SmemLayoutAtomKind.K_SW32 warpgroup.SmemLayoutAtomKind.K_SW64
-        warpgroup.SmemLayoutAtomKind.MN_INTER warpgroup.SmemLayoutAtomKind.MN_SW128
-        warpgroup.SmemLayoutAtomKind.MN_SW32 warpgroup.SmemLayoutAtomKind.MN_SW64
-        warpgroup.commit_group warpgroup.fence warpgroup.make_smem_layout_atom warpgroup.wait_group
+        make_tiled_tma_atom_A make_tiled_tma_atom_B make_tiled_tma_atom_C cpasync.CopyBulkG2SOp cpasync.CopyBulkS2GOp
+        cpasync.CopyBulkTensorTileG2SMulticastOp cpasync.CopyBulkTensorTileG2SOp cpasync.CopyBulkTensorTileS2GOp
+        cpasync.CopyG2SOp cpasync.CopyReduceBulkTensorTileS2GOp cpasync.LoadCacheMode.ALWAYS
+        cpasync.LoadCacheMode.GLOBAL cpasync.create_tma_multicast_mask cpasync.group_bulk_copy_modes
+        cpasync.make_tiled_tma_atom cpasync.prefetch_descriptor cpasync.tma_partition warp.LdMatrix8x8x16bOp
+        warp.MmaF16BF16Op warp.MmaFP8Op warp.MmaTF32Op warp.StMatrix8x8x16bOp warpgroup.Field.ACCUMULATE
+        warpgroup.MmaF16BF16Op warpgroup.MmaF8Op warpgroup.OperandSource.RMEM warpgroup.OperandSource.SMEM
+        warpgroup.SmemLayoutAtomKind.K_INTER warpgroup.SmemLayoutAtomKind.K_SW128 warpgroup.SmemLayoutAtomKind.K_SW32
+        warpgroup.SmemLayoutAtomKind.K_SW64 warpgroup.SmemLayoutAtomKind.MN_INTER warpgroup.SmemLayoutAtomKind.MN_SW128
+        warpgroup.SmemLayoutAtomKind.MN_SW32 warpgroup.SmemLayoutAtomKind.MN_SW64 warpgroup.commit_group warpgroup.fence
+        warpgroup.make_smem_layout_atom warpgroup.wait_group
         """,
         f"{_CUTE}.nvgpu.",
     )
@@ -325,6 +325,7 @@ _CUTE_NAMES = (
         """,
         "cutlass.pipeline.",
     )
+    | names("SmemAllocator get_smem_capacity_in_bytes", "cutlass.memory.")
     | names(
         """
         LayoutEnum.COL_MAJOR LayoutEnum.ROW_MAJOR LayoutEnum.from_tensor SmemAllocator get_smem_capacity_in_bytes

@@ -20,7 +20,7 @@ class CuteFunction(Kernel):
 
     @property
     def _modules(self) -> str:
-        return "cutlass, cutlass.cute, its arch, math and nvgpu, cutlass.pipeline or cutlass.utils that is allowed"
+        return "cutlass, its cute, memory, pipeline or utils, or of cute's arch, math or nvgpu, that is allowed"
 
     def matmul(self, node: ast.BinOp) -> None:
         """Refuse `a @ b`, which the DSL does not have."""
