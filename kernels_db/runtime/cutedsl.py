@@ -10,11 +10,13 @@ the numbers, are constants of what is compiled, once for each combination. The D
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib
+import shutil
 import sys
+import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +27,7 @@ from .cuda_build import core
 from .cuda_device import opt_in, refusal
 from .cutedsl_build import Argument, TensorFacts, build
 from .cutedsl_host import HostLaunch
+from .errors import CacheError
 from .launch_parameters import mismatch
 from .limits import Launch, is_portable
 from .map_encoding import with_address
@@ -89,9 +92,12 @@ class Function:
         device = key[0]
         gpu = core().Device(device)
         gpu.set_current()
-        compiled = build(self.function, tuple(_facts(one) for one in key[1:]), f"sm_{gpu.arch}")
+        facts = tuple(_facts(one) for one in key[1:])
+        try:
+            compiled = build(self.function, facts, f"sm_{gpu.arch}")
+        except CacheError:  # a runner reads what was compiled ahead, and may write beside it nowhere
+            compiled = build(self.function, facts, f"sm_{gpu.arch}", cache_dir=_own_directory())
         library = Library(compiled.build.path)
-        libraries.add(library)
         ready = tuple(ReadyLaunch(self.name, one, library, device) for one in compiled.launches)
         if len(self._ready) >= _READY:
             self._ready.clear()
@@ -115,10 +121,6 @@ class Library:
     def handle(self) -> Any:
         """Return the driver's handle of the module."""
         return self._code.handle
-
-
-libraries: weakref.WeakSet[Library] = weakref.WeakSet()
-"""Every cubin that is loaded, and whose function is still there."""
 
 
 class ReadyLaunch:
@@ -252,6 +254,14 @@ def _configuration(launch: HostLaunch, stream: int) -> Any:
     made.attrs = attributes
     made.numAttrs = len(attributes)
     return made
+
+
+@lru_cache
+def _own_directory() -> Path:
+    """A directory of this process alone, which goes with it."""
+    directory = tempfile.mkdtemp(prefix="warpsmith-cute-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
 
 
 @lru_cache

@@ -15,6 +15,7 @@ import pytest
 from tests import REPOSITORY
 from tests.gpu.language_cases import CASES, Case
 from tests.kinds import nightly_but
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.workers.gate import check, own_kernels
 from warpsmith.workers.judge.languages import CompileLimits, prepare
 
@@ -41,6 +42,9 @@ IDS = [case.name for case in CASES]
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_a_gpu_candidate_passes_the_gate_and_compiles(case: Case, tmp_path: Path) -> None:
+    package = LANGUAGES[case.language].package
+    assert package is not None
+    pytest.importorskip(package, reason="its compiler is not installed")
     workload = case.workload()
     names = [item["name"] for item in (*workload["inputs"], *workload["outputs"])]
     kinds = {item["name"]: item["dtype"] for item in (*workload["inputs"], *workload["outputs"])}
