@@ -38,13 +38,14 @@ THREADS = 128
 def normalise(x: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
     thread, _, _ = cute.arch.thread_idx()
     row, _, _ = cute.arch.block_idx()
+    warp = cute.arch.warp_idx()
     held = memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
     most = cutlass.Float32(-math.inf)
     for i in cutlass.range(thread, n, THREADS):
         most = cute.arch.fmax(most, x[row, i])
     most = cute.arch.warp_reduction_max(most)
     if cute.arch.lane_idx() == 0:
-        held[cute.arch.warp_idx()] = most
+        held[warp] = most
     cute.arch.sync_threads()
     for i in cutlass.range_constexpr(THREADS // 32):
         most = cute.arch.fmax(most, held[i])
@@ -54,7 +55,7 @@ def normalise(x: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
         total += cute.math.exp(x[row, i] - most)
     total = cute.arch.warp_reduction_sum(total)
     if cute.arch.lane_idx() == 0:
-        held[cute.arch.warp_idx()] = total
+        held[warp] = total
     cute.arch.sync_threads()
     total = cutlass.Float32(0.0)
     for i in cutlass.range_constexpr(THREADS // 32):

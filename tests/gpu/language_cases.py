@@ -555,6 +555,7 @@ def folded(value):
 def parts(x: cute.Tensor, scratch: cute.Tensor, scale: cutlass.Float32):
     thread, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
+    warp = cute.arch.warp_idx()
     smem = memory.SmemAllocator()
     held = smem.allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
     total = cutlass.Float32(0.0)
@@ -562,7 +563,7 @@ def parts(x: cute.Tensor, scratch: cute.Tensor, scale: cutlass.Float32):
         total += x[block, i].to(cutlass.Float32) * scale
     total = folded(total)
     if cute.arch.lane_idx() == 0:
-        held[cute.arch.warp_idx()] = total
+        held[warp] = total
     cute.arch.sync_threads()
     if thread == 0:
         whole = cutlass.Float32(0.0)
