@@ -77,7 +77,8 @@ class Function:
         """An argument as a key; its address, 0 for a number, goes to `addresses`."""
         if isinstance(argument, (bool, int, float)) or argument is None:
             addresses.append(0)
-            return type(argument), argument
+            # -0.0 == 0.0 and nan != nan, and each is a constant of its own
+            return type(argument), argument.hex() if isinstance(argument, float) else argument
         try:
             address, on_gpu = argument.data_ptr(), argument.is_cuda
         except AttributeError:
@@ -226,8 +227,9 @@ def requested(launch: HostLaunch) -> Launch:
 
 def _facts(described: Any) -> Argument:
     if len(described) == 2:
-        value: Argument = described[1]
-        return value
+        kind, value = described
+        number: Argument = float.fromhex(value) if issubclass(kind, float) else value
+        return number
     dtype, shape, strides, alignment = described
     return TensorFacts(str(dtype).removeprefix("torch."), shape, strides, alignment)
 

@@ -17,7 +17,7 @@ pytest.importorskip("cutlass", reason="CuTe DSL is not installed: pip install -e
 
 from warpsmith import prompts
 from warpsmith.kernels_db.candidate_import import provide_short_names
-from warpsmith.kernels_db.runtime import CompileError, cutedsl, cutedsl_build, cutedsl_host
+from warpsmith.kernels_db.runtime import CompileError, cutedsl, cutedsl_build, llvm_types
 from warpsmith.kernels_db.runtime.cutedsl_build import Argument, Compiled, TensorFacts
 from warpsmith.kernels_db.runtime.cutedsl_host import HostLaunch, Parameter
 from warpsmith.workers.gate import allowed
@@ -50,6 +50,12 @@ def beyond(x: cute.Tensor, y: cute.Tensor):
 @cute.jit
 def by_address(x: cute.Tensor, y: cute.Tensor):
     blocks = cutlass.Int32((x.iterator.toint() // 1024) % 7 + 1)
+    scaled(x, y, 1.0, 8).launch(grid=[blocks, 1, 1], block=[32, 1, 1])
+
+
+@cute.jit
+def by_alignment(x: cute.Tensor, y: cute.Tensor):
+    blocks = cutlass.Int32((x.iterator.toint() // 16) % 2 + 1)
     scaled(x, y, 1.0, 8).launch(grid=[blocks, 1, 1], block=[32, 1, 1])
 
 
@@ -150,6 +156,7 @@ def test_a_tma_atom_is_a_tensor_map_that_begins_with_the_address(tmp_path: Path)
     ("name", "said"),
     [
         ("by_address", "depends on a tensor's address"),
+        ("by_alignment", "depends on a tensor's address"),
         ("address_as_number", "depends on a tensor's address"),
         ("reads_memory", "reads or writes memory that is not its own"),
         ("calls_c", "calls system, expected launches of kernels alone"),
@@ -207,13 +214,13 @@ def test_what_a_launch_is_written_down_as_is_read_back() -> None:
     ],
 )
 def test_the_layout_of_a_type_is_llvms(text: str, size: int, offsets: list[int]) -> None:
-    found = cutedsl_host._type(text)
+    found = llvm_types.type_of(text)
     assert (found.size, [offset for offset, _ in found.elements]) == (size, offsets)
 
 
 def test_a_type_that_is_not_known_is_refused() -> None:
     with pytest.raises(CompileError, match=r"vector<4xf32>"):
-        cutedsl_host._type("vector<4xf32>")
+        llvm_types.type_of("vector<4xf32>")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a name that the DSL has moved is still there
@@ -242,5 +249,8 @@ def test_a_call_takes_tensors_of_the_gpu_and_numbers() -> None:
     with pytest.raises(TypeError, match="found str, expected a tensor or a number"):
         function.facts(["x"])
     assert function.facts([3, 0.5, True, None]) == (3, 0.5, True, None)
+    assert [math.copysign(1, zero) for zero in function.facts([0.0, -0.0])] == [1, -1]
+    keys = [function._described(number, []) for number in (0.0, -0.0, 0, False, math.nan, math.nan)]
+    assert len(set(keys)) == 5, "each number and type is a constant of its own"
     with pytest.raises(TypeError, match=r"expected a @cute\.jit function"):
         cutedsl.compile("add")  # type: ignore[arg-type]
