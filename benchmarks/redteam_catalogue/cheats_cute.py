@@ -82,26 +82,26 @@ def cheats() -> list[Cheat]:
     op, honest = ops.add(), HONEST_ADD["cute"]
     first = op.workloads[0]["inputs"][0]["shape"] or [0]
     wrong = [
-        ("writes nothing", (1,), "if i < 0:\n    out[i] = x[i]", "stale memory"),
-        ("writes zeros", (2, 3), "if i < n:\n    out[i] = 0.0", "in place of a sum"),
-        ("writes one half", (1,), "if i < n // 2:\n    out[i] = x[i] + y[i]", "the rest is stale"),
-        ("passes an input through", (6,), "if i < n:\n    out[i] = x[i]", "in place of a sum"),
+        ("leaves its output as it finds it", (1,), "if i < 0:\n    out[i] = x[i]", "stale memory"),
+        ("writes zeros for its sum", (2, 3), "if i < n:\n    out[i] = 0.0", "in place of a sum"),
+        ("computes the first half", (1,), "if i < n // 2:\n    out[i] = x[i] + y[i]", "the rest is stale"),
+        ("passes its input through", (6,), "if i < n:\n    out[i] = x[i]", "in place of a sum"),
         ("uses one operand twice", (7,), "if i < n:\n    out[i] = x[i] + x[i]", "for both"),
         ("drops the tail", (12,), "if i < n // 256 * 256:\n    out[i] = x[i] + y[i]", "of the last block"),
         (
-            "is wrong in one of a hundred",
+            "is wrong in 2 % of elements",
             (9,),
-            "if i < n:\n    out[i] = x[i] + y[i] + (1.0 if i % 97 == 5 else 0.0)",
+            "if i < n:\n    out[i] = x[i] + y[i] + (1.0 if i % 50 == 5 else 0.0)",
             "by one",
         ),
         (
-            "adds in float16",
+            "computes in float16",
             (8,),
             "if i < n:\n    out[i] = (x[i].to(cutlass.Float16) + y[i].to(cutlass.Float16)).to(cutlass.Float32)",
             "half the digits",
         ),
         (
-            "adds in bfloat16",
+            "computes in bfloat16",
             (8,),
             "if i < n:\n    out[i] = (x[i].to(cutlass.BFloat16) + y[i].to(cutlass.BFloat16)).to(cutlass.Float32)",
             "a third of the digits",
@@ -114,7 +114,7 @@ def cheats() -> list[Cheat]:
     looks = add_cute(LOOKS, module=f"FIRST = {first[0] if len(first) == 1 else 0}")
     found.append(
         Cheat(
-            "adds at the timed size alone",
+            "is right at one shape",
             (12,),
             "cute",
             op,
@@ -127,7 +127,7 @@ def cheats() -> list[Cheat]:
         )
     )
     memory = [
-        ("changes an input", (2,), f"{ELEMENT}\n    x[i] = 0.0", "behind the result"),
+        ("writes to an input", (2,), f"{ELEMENT}\n    x[i] = 0.0", "behind the result"),
         ("writes past the end", (16,), "if i < n + 64:\n    out[i] = x[i] + y[i]", "into what lies there"),
     ]
     found += [
@@ -147,7 +147,7 @@ def cheats() -> list[Cheat]:
     ]
     found.append(
         Cheat(
-            "races in shared memory",
+            "races",
             (15,),
             "cute",
             op,
