@@ -75,6 +75,33 @@ def run(x, y):
     n = x.numel()
     scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
 """
+CUTE = """import cutlass
+import cutlass.cute as cute
+from kernels_db.runtime import cutedsl
+
+
+@cute.kernel
+def scale_shift(x: cute.Tensor, y: cute.Tensor, n: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    i = block * 256 + thread
+    if i < n:
+        y[i] = x[i] * 2.0 + 1.0
+
+
+@cute.jit
+def launch_scale_shift(x: cute.Tensor, y: cute.Tensor, n: cutlass.Constexpr):
+    flat = cute.make_layout(n)
+    x, y = cute.make_tensor(x.iterator, flat), cute.make_tensor(y.iterator, flat)
+    scale_shift(x, y, n).launch(grid=[cute.ceil_div(n, 256), 1, 1], block=[256, 1, 1])
+
+
+launch = cutedsl.compile(launch_scale_shift)
+
+
+def run(x, y):
+    launch(x, y, x.numel())
+"""
 CUDA = '''from kernels_db.runtime import cuda
 
 kernels = cuda.compile(r"""

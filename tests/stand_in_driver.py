@@ -89,6 +89,10 @@ void scale_shift(const Config* c, void** p) {
   float *x = *(float**)p[0], *y = *(float**)p[1];
   THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f + 1.0f;
 }
+void cute_scale_shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(4096) y[i] = x[i] * 2.0f + 1.0f;  // a CuTe DSL kernel holds the size as a constant
+}
 void scale(const Config* c, void** p) {
   float *x = *(float**)p[0], *y = *(float**)p[1];
   THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f;

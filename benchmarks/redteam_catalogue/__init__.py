@@ -10,6 +10,7 @@ from typing import TypeVar
 from benchmarks.redteam_catalogue import (
     cheats_clock,
     cheats_compiler,
+    cheats_cute,
     cheats_gluon,
     cheats_gpu,
     cheats_host,
@@ -56,6 +57,7 @@ def cheats(device: Device) -> list[Cheat]:
         rings,
         cheats_python,
         cheats_truth,
+        cheats_cute,
     )
     found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
     return _by_op([*found, *cheats_gluon.translated_cheats(found)])
@@ -74,6 +76,7 @@ def controls(device: Device) -> list[Control]:
         controls_numeric,
         controls_python,
         controls_truth,
+        cheats_cute,
     )
     found = [control for module in modules for control in module.controls() if control.device == device]
     return _by_op([*found, *cheats_gluon.translated_controls(found)])

@@ -10,10 +10,20 @@ from dataclasses import dataclass
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import REFUSED, Cheat
-from benchmarks.redteam_catalogue.text import ALL, EACH, STORE, add_cpp, add_cuda, add_gluon, add_triton
+from benchmarks.redteam_catalogue.text import (
+    ALL,
+    EACH,
+    ELEMENT,
+    STORE,
+    add_cpp,
+    add_cuda,
+    add_cute,
+    add_gluon,
+    add_triton,
+)
 
-LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda", "gluon")
-GPU: tuple[Language, ...] = ("triton", "cuda", "gluon")
+LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda", "gluon", "cute")
+GPU: tuple[Language, ...] = ("triton", "cuda", "gluon", "cute")
 JITTED: tuple[Language, ...] = ("triton", "gluon")
 
 
@@ -111,6 +121,8 @@ def _source(attack: Attack, language: Language) -> str:
         return add_cuda(EACH, module=module, host=host)
     if language == "gluon":
         return add_gluon("gl.store(out + i, a + b, mask=m)", module=module, host=host)
+    if language == "cute":
+        return add_cute(ELEMENT, module=module, host=host)
     return add_triton(STORE, module=module, host=host)
 
 

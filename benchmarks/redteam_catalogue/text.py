@@ -192,6 +192,40 @@ def add_gluon(body: str, module: str = "", host: str = "") -> str:
     return made.replace("    HOST", given).replace("MODULE", module)
 
 
+CUTE = """import torch
+import cutlass
+import cutlass.cute as cute
+import cutlass.memory as memory
+from kernels_db.runtime import cutedsl
+"""
+
+
+def cute(kernels: str, run: str, before: str = "") -> str:
+    """A CuTe DSL candidate."""
+    return f"{CUTE}{before}\n{kernels}\n\n{run}"
+
+
+def add_cute(body: str, module: str = "", host: str = "", after: str = "", threads: int = 256, blocks: int = 0) -> str:
+    """A candidate for `ops.add` of flat tensors; `body` is what thread i does, which may be beyond n.
+
+    `blocks`: so many, whatever n is; 0: one for each `threads` elements.
+    """
+    lines = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
+    grid = blocks or f"cute.ceil_div(n, {threads})"
+    parameters = "x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr"
+    kernels = (
+        f"@cute.kernel\ndef add({parameters}):\n    thread, _, _ = cute.arch.thread_idx()\n"
+        f"    block, _, _ = cute.arch.block_idx()\n    i = block * {threads} + thread\n{lines}\n\n\n"
+        f"@cute.jit\ndef launch_add({parameters}):\n    flat = cute.make_layout(n)\n"
+        "    x, y = cute.make_tensor(x.iterator, flat), cute.make_tensor(y.iterator, flat)\n"
+        "    out = cute.make_tensor(out.iterator, flat)\n"
+        f"    add(x, y, out, n).launch(grid=[{grid}, 1, 1], block=[{threads}, 1, 1])\n\n\n"
+        "launch = cutedsl.compile(launch_add)"
+    )
+    return cute(kernels, run(ADD, f"n = out.numel()\n{host}\nlaunch(x, y, out, n)\n{after}"), module)
+
+
+ELEMENT = "if i < n:\n    out[i] = x[i] + y[i]"
 ALL = "for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];"
 EACH = "if (i < n) out[i] = x[i] + y[i];"
 WAVE = 1024
@@ -217,5 +251,6 @@ HONEST_ADD: dict[Language, str] = {
     "cuda": add_cuda(EACH),
     "triton": add_triton(STORE),
     "gluon": add_gluon("gl.store(out + i, a + b, mask=m)"),
+    "cute": add_cute(ELEMENT),
     "python": add_python("torch.add(x, y, out=out)"),
 }

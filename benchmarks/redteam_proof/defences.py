@@ -81,6 +81,7 @@ ROWS: dict[str, Row] = {
     "is wrong in 2 % of elements": _row("compare"),
     "is wrong in the last element": _row("compare"),
     "is off where it is small": _row("compare"),
+    "writes zeros for its sum": _row("compare"),
     "is off by a relative 1e-4": _row("compare"),
     "is off by an absolute 1e-4": _row("compare"),
     "returns NaN": _row("compare"),

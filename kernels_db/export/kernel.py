@@ -108,20 +108,27 @@ def _digest(kernel: ExportedKernel) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
+MINOR_VERSIONS = {"gluon": "triton", "cute": "nvidia-cutlass-dsl"}
+"""Languages whose kernels are built by one minor version of a library alone, as its distribution is named."""
+
+
 def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
     """Return the requirements of the kernels' languages, beside torch.
 
-    Gluon's names change from one minor version of Triton to the next, so Gluon kernels ask for the one that all of
-    them were verified with. Where they were verified with several, no version suits all: then any is asked for, and
-    each kernel serves under its own alone (`package_files/_guard.py`).
+    Gluon's names change from one minor version of Triton to the next, and CuTe DSL's from one of its own, so such
+    kernels ask for the one that all of them were verified with. Where they were verified with several, no version suits
+    all: then any is asked for, and each kernel serves under its own alone (`package_files/_guard.py`).
     """
-    found = {
-        tuple(str(kernel.envelope.get("versions", {}).get("triton", "")).split(".")[:2])
-        for kernel in kernels
-        if kernel.language == "gluon"
-    }
-    release = found.pop() if len(found) == 1 else ()
-    pinned = {"triton": f"triton=={'.'.join(release)}.*"} if len(release) == 2 else {}
+    pinned = {}
+    for language, library in MINOR_VERSIONS.items():
+        found = {
+            tuple(str(kernel.envelope.get("versions", {}).get(library, "")).split(".")[:2])
+            for kernel in kernels
+            if kernel.language == language
+        }
+        release = found.pop() if len(found) == 1 else ()
+        if len(release) == 2:
+            pinned[library] = f"{library}=={'.'.join(release)}.*"
     needs = [need for kernel in kernels for need in LANGUAGES[kernel.language].requirements]
     return list(dict.fromkeys(pinned.get(need, need) for need in needs))
 

@@ -18,6 +18,9 @@ Timed = tuple[dict[str, int], float, float]
 The smaller, the faster.
 """
 
+_LIBRARIES = ("torch", "triton", "nvidia-cutlass-dsl")
+"""What a kernel's guard compares the versions of."""
+
 
 def file_of(name: str, kernels: Sequence[object], stem: str, ending: str = ".json") -> str:
     """Return the name of a package's file that holds `stem` of the kernel `name`.
@@ -53,7 +56,7 @@ def render_kernels(kernels: Sequence[ExportedKernel]) -> list[str]:
 
 def _facts(kernel: ExportedKernel) -> dict[str, Any]:
     envelope, target = kernel.envelope, Target.parse(kernel.target)
-    versions = {name: envelope["versions"][name] for name in ("torch", "triton") if name in envelope["versions"]}
+    versions = {name: envelope["versions"][name] for name in _LIBRARIES if name in envelope["versions"]}
     return {
         "name": kernel_name(kernel),
         "id": kernel.id,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Compiler = Literal["g++", "nvrtc", "triton"]
-"""What builds a candidate's kernels: g++, CUDA's run-time compiler, or Triton, whose kernels are functions."""
+Compiler = Literal["g++", "nvrtc", "triton", "cute"]
+"""What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, CuTe DSL. The last two build functions."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,17 @@ LANGUAGES: dict[str, Language] = {
             requirements=("triton",),
             without_device="the candidate is compiled for the target, and its kernels' resources are reported; it is "
             "not run, since Triton's interpreter knows no Gluon",
+        ),
+        Language(
+            "cute",
+            "CuTe DSL",
+            ("cuda",),
+            "cute",
+            imports=("kernels_db.runtime.cutedsl", "cutlass"),
+            package="cutlass",
+            requirements=("nvidia-cutlass-dsl", "cuda-core"),
+            without_device="the candidate is compiled for the target, and its kernels' resources are reported; it is "
+            "not run",
         ),
         Language(
             "python",

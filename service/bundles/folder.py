@@ -24,7 +24,8 @@ _README = """\
 Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {search_id}).
 
 1. Take this directory to a host that has the device, with Python 3.11 or newer, torch and numpy
-   (for Triton and Gluon candidates triton, for CUDA candidates cuda-core, for C++ candidates g++), and there:
+   (for Triton and Gluon candidates triton, for CUDA candidates cuda-core, for CuTe DSL candidates
+   nvidia-cutlass-dsl and cuda-core, for C++ candidates g++), and there:
 
        {judge}
 

@@ -535,6 +535,68 @@ def run(x, out):
     total[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
 """
 
+CUTE_PARTS = """
+import cutlass
+import cutlass.cute as cute
+import cutlass.memory as memory
+import torch
+from kernels_db.runtime import cutedsl
+
+TUNE = {"THREADS": [64, 128]}
+THREADS = 128
+
+
+@cute.jit
+def folded(value):
+    return cute.arch.warp_reduction_sum(value)
+
+
+@cute.kernel
+def parts(x: cute.Tensor, scratch: cute.Tensor, scale: cutlass.Float32):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    warp = cute.arch.warp_idx()
+    smem = memory.SmemAllocator()
+    held = smem.allocate_tensor(cutlass.Float32, cute.make_layout(THREADS // 32))
+    total = cutlass.Float32(0.0)
+    for i in cutlass.range(thread, cute.size(x, mode=[1]), THREADS):
+        total += x[block, i].to(cutlass.Float32) * scale
+    total = folded(total)
+    if cute.arch.lane_idx() == 0:
+        held[warp] = total
+    cute.arch.sync_threads()
+    if thread == 0:
+        whole = cutlass.Float32(0.0)
+        for i in cutlass.range_constexpr(THREADS // 32):
+            whole += held[i]
+        scratch[block] = whole
+
+
+@cute.kernel
+def joined(scratch: cute.Tensor, out: cute.Tensor, rows: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    total = cutlass.Float32(0.0)
+    for i in cutlass.range(thread, rows, 32):
+        total += scratch[i]
+    total = folded(total)
+    if thread == 0:
+        out[0] = total
+
+
+@cute.jit
+def launch_both(x: cute.Tensor, scratch: cute.Tensor, out: cute.Tensor, scale: cutlass.Float32):
+    parts(x, scratch, scale).launch(grid=[x.shape[0], 1, 1], block=[THREADS, 1, 1], cluster=[2, 1, 1])
+    joined(scratch, out, x.shape[0]).launch(grid=[1, 1, 1], block=[32, 1, 1])
+
+
+launch = cutedsl.compile(launch_both)
+
+
+def run(x, out):
+    scratch = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+    launch(x, scratch, out, 0.5)
+"""
+
 
 def _centred(x: Any) -> list[Any]:
     value = x - x.mean(1, keepdim=True)
@@ -676,6 +738,24 @@ CASES = [
         [("x", [10_007], "float32")],
         [("out", [1], "float32")],
         lambda x: [x.tanh().sum().view(1)],
+        1e-2,
+    ),
+    Case(
+        "CuTe's products by TMA",
+        "cute",
+        prompts.example("cute_product"),
+        [("x", [200, 328], "bfloat16"), ("w", [136, 328], "bfloat16")],
+        [("out", [200, 136], "bfloat16")],
+        lambda x, w: [x.float() @ w.float().T],
+        2e-1,
+    ),
+    Case(
+        "CuTe's two launches, a cluster and a number",
+        "cute",
+        CUTE_PARTS,
+        [("x", [38, 1001], "float16")],
+        [("out", [1], "float32")],
+        lambda x: [(0.5 * x.float()).sum().view(1)],
         1e-2,
     ),
 ]

@@ -32,6 +32,7 @@ SOURCES = {
     "cuda, three launches": ("cuda", dispatch.CUDA_THREE, 3),
     "triton": ("triton", dispatch.TRITON, 1),
     "gluon": ("gluon", dispatch.GLUON, 1),
+    "cute": ("cute", dispatch.CUTE, 1),
     "triton, three launches": ("triton", dispatch.TRITON_THREE, 3),
 }
 SIZES = (4096, 16384)

@@ -85,6 +85,34 @@ def run(x, y, out):
     add[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 """
 
+CUTE = """
+import math
+import torch
+import cutlass
+import cutlass.cute as cute
+from kernels_db.runtime import cutedsl
+{module}
+@cute.kernel
+def add(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    i = block * 256 + thread
+{kernel}
+    if i < n:
+        out[i] = x[i] + y[i]
+
+@cute.jit
+def added(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
+{host}
+    add(x, y, out, n).launch(grid=[cute.ceil_div(n, 256), 1, 1], block=[256, 1, 1])
+
+launch = cutedsl.compile(added)
+
+def run(x, y, out):
+{run}
+    launch(x, y, out, out.numel())
+"""
+
 
 class Case(NamedTuple):
     """An escape and its honest sibling; `said` must stand in a problem's message."""
@@ -262,6 +290,39 @@ CASES = [
     Case("gluon_module_constant", "A = gl.load(1)\n", "A = gl.constexpr(gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16))\n", "call of `gl.load`", "gluon", "module"),
     Case("gluon_descriptor_base", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = d.base", "d = TensorDescriptor.from_tensor(x, [64], gl.NVMMASharedLayout(0, 32, 1))\n    t = d.shape", "attribute `.base`", "gluon"),
     Case("gluon_descriptor_arithmetic", "t = TensorDescriptor.from_tensor(x + y, [64], gl.NVMMASharedLayout(0, 32, 1))", "t = TensorDescriptor.from_tensor(x.view(-1), [64], gl.NVMMASharedLayout(0, 32, 1))", "arithmetic on a tensor", "gluon"),
+    # CuTe DSL: what runs while a kernel is compiled, and what its package has besides kernels.
+    Case("cute_compiles_by_itself", "    t = cute.compile(added, x, y, out, n)", "    t = cute.size(x)", "`cutlass.cute.compile` is not allowed", "cute", "host"),
+    Case("cute_foreign_memory", "from cutlass.cute.runtime import from_dlpack\n", "from cutlass.cute.nvgpu import cpasync\n", "import of `cutlass.cute.runtime.from_dlpack`", "cute", "module"),
+    Case("cute_pointer_of_a_number", "    t = cute.make_ptr(cutlass.Float32, 4096, cute.AddressSpace.gmem)", "    t = cute.recast_ptr(x.iterator, dtype=cutlass.Int32)", "`cutlass.cute.make_ptr` is not allowed", "cute", "kernel"),
+    Case("cute_foreign_function", "t = cute.ffi(name='system', params_types=[], return_type=None)\n", "t = (1, 2)\n", "call of `cute.ffi`", "cute", "module"),
+    Case("cute_extern", "@cute.extern\ndef system(a):\n    pass\n", "@cute.jit\ndef system(a):\n    return a\n", "decorator `cute.extern`", "cute", "module"),
+    Case("cute_prints", "    cute.printf('i', i)", "    cute.arch.sync_warp()", "`cutlass.cute.printf` is not allowed", "cute", "kernel"),
+    Case("cute_prints_in_python", "    print(i)", "    t = max(i, 1)", "call of `print`", "cute", "kernel"),
+    Case("cute_clock", "    t = cute.arch.clock64()", "    t = cute.arch.lane_idx()", "`cutlass.cute.arch.clock64` is not allowed", "cute", "kernel"),
+    Case("cute_timer", "    t = cute.arch.globaltimer()", "    t = cute.arch.warp_idx()", "`cutlass.cute.arch.globaltimer` is not allowed", "cute", "kernel"),
+    Case("cute_inline_ptx", "    cute.arch.inline_ptx('exit;')", "    cute.arch.sync_threads()", "`cutlass.cute.arch.inline_ptx` is not allowed", "cute", "kernel"),
+    Case("cute_mlir", "from cutlass._mlir import ir\n", "from cutlass.cute.nvgpu import warpgroup\n", "import of `cutlass._mlir.ir`", "cute", "module"),
+    Case("cute_dsl_internals", "    t = cutlass.base_dsl.env_manager", "    t = cutlass.Int32(1)", "`cutlass.base_dsl.env_manager` is not allowed", "cute", "host"),
+    Case("cute_object_internals", "    t = x.iterator.__class__", "    t = x.iterator.alignment", "attribute `.__class__`", "cute", "host"),
+    Case("cute_value_internals", "    t = x.ir_value()", "    t = x.load()", "attribute `.ir_value`", "cute", "kernel"),
+    Case("cute_enum_internals", "    t = cute.ReductionOp.ADD.__class__", "    t = cute.ReductionOp.ADD", "ReductionOp.ADD.__class__` is not allowed", "cute", "kernel"),
+    Case("cute_other_stream", "    add(x, y, out, n).launch(grid=[1, 1, 1], block=[1, 1, 1], stream=1)", "    add(x, y, out, n).launch(grid=[1, 1, 1], block=[1, 1, 1], cluster=[1, 1, 1])", "keyword 'stream' is not allowed", "cute", "host"),
+    Case("cute_launch_of_another", "    x.iterator.launch(grid=[1, 1, 1])", "    t = x.iterator.alignment", "launch: expected kernel(...).launch", "cute", "host"),
+    Case("cute_keeps_in_a_list", "A = [1]\n---    A[0] = A[0] + 1", "A = [1]\n---    t = 1", "expected a number, dtype, string or tuple", "cute", "used"),
+    Case("cute_writes_to_the_module", "    add.kept = i", "    kept = i", "assignment to `add.kept`", "cute", "kernel"),
+    Case("cute_writes_to_a_constant", "A = (1, 2)\n---    A[0] = i", "A = (1, 2)\n---    t = A[0]", "expected an element of a local tensor", "cute", "used"),
+    Case("cute_struct", "@cute.struct\nclass Shared:\n    pass\n", "SHARED = 1024\n", "ClassDef is not allowed", "cute", "module"),
+    Case("cute_python_callback", "    t = cute.find_if((1, 2), pred_fn=print)", "    t = cute.size((1, 2))", "`cutlass.cute.find_if` is not allowed", "cute", "host"),
+    Case("cute_lambda", "    t = lambda: i", "    t = i", "a lambda stands only", "cute", "kernel"),
+    Case("cute_device_queries", "    t = cutlass.utils.HardwareInfo().size", "    t = cutlass.utils.get_smem_capacity_in_bytes('sm_90')", "`cutlass.utils.HardwareInfo` is not allowed", "cute", "host"),
+    Case("cute_decorator_options", "@cute.jit(preprocess=False)\ndef f(a):\n    return a\n", "@cute.jit()\ndef f(a):\n    return a\n", "keyword 'preprocess'", "cute", "module"),
+    Case("cute_compiles_a_kernel", "other = cutedsl.compile(add)\n", "other = cutedsl.compile(added)\n", "expected one @cute.jit function", "cute", "module"),
+    Case("cute_compiles_what_is_none", "other = cutedsl.compile(print)\n", "other = 2\n", "expected one @cute.jit function", "cute", "module"),
+    Case("cute_compiles_in_run", "t = cutedsl.compile(added)", "t = x.numel()", "is called inside a function", "cute"),
+    Case("cute_reaches_into_what_it_compiled", "t = launch.function", "t = x.shape", "attribute `.function`", "cute"),
+    Case("cute_passes_what_it_compiled", "t = (launch, x)", "t = (x, y)", "`launch` is not a value", "cute"),
+    Case("cute_host_calls_the_dsl", "t = cute.make_layout(4)", "t = math.ceil(4.5)", "call of `cutlass.cute.make_layout`", "cute"),
+    Case("cuda_runs_cute", "import cutlass\n", "import math\n", "import of `cutlass`", "cuda", "module"),
     Case("triton_runs_gluon", "from triton.experimental import gluon\n", "from triton import cdiv\n", "import of `triton.experimental.gluon`", "triton", "module"),
     Case("graphs", "torch.cuda.CUDAGraph()", "t = torch.empty(4, device=x.device)", "`torch.cuda.CUDAGraph`", "cuda"),
     # Values that outlive a call.
@@ -320,6 +381,18 @@ def gluon_of(case: Case) -> Case:
     return Case(name, spelled(case.escape), spelled(case.sibling), said, "gluon", case.place)
 
 
+def cute_of(case: Case) -> Case:
+    """The same escape and sibling in the host code of CuTe DSL."""
+    return Case(f"{case.name}_in_cute", case.escape, case.sibling, case.said, "cute", case.place)
+
+
+CASES += [
+    cute_of(case)
+    for case in CASES
+    # what host code may not do in C++; the rest of those cases is about C++'s sources
+    if case.language == "cpp" and not re.search("cpp|kernel", case.escape + case.sibling + case.said)
+]
+
 CASES += [
     gluon_of(case)
     for case in CASES
@@ -338,12 +411,14 @@ CASES += [
 def candidate(case: Case, text: str) -> str:
     """The candidate of the case's language with `text` in its place."""
     module, _, run = text.partition("---") if case.place == "both" else ("", "", "")
-    parts = {"module": module, "run": f"    {run or 'pass'}", "kernel": "    pass"}
-    if case.place == "run":
+    parts = {"module": module, "run": f"    {run or 'pass'}", "kernel": "    pass", "host": "    pass"}
+    if case.place == "used":  # a constant, and what a kernel does with it
+        parts["module"], _, parts["kernel"] = text.partition("---")
+    elif case.place == "run":
         parts["run"] = f"    {text}"
     elif case.place != "both":
         parts[case.place] = text
-    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA, "gluon": GLUON}[case.language].format(**parts)
+    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA, "gluon": GLUON, "cute": CUTE}[case.language].format(**parts)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -20,6 +20,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 90  # of the syntax tree: the checks recurse
 
 _GLUON = "triton.experimental.gluon"
+_CUTE = "cutlass.cute"
 _COMMON_IMPORTS = frozenset({"math", "torch", "__future__.annotations"})
 IMPORTS = {
     "cpp": _COMMON_IMPORTS | {"kernels_db.runtime.cpp"},
@@ -44,6 +45,20 @@ IMPORTS = {
         nvidia.hopper.TensorDescriptor
         """,
         f"{_GLUON}.",
+    ),
+    "cute": _COMMON_IMPORTS
+    | {"cutlass", "kernels_db.runtime.cutedsl"}
+    | names("cute cute.arch cute.math cute.nvgpu memory pipeline utils utils.hopper_helpers", "cutlass.")
+    | names("cpasync warp warpgroup", f"{_CUTE}.nvgpu.")
+    | names(
+        """
+        cute.AddressSpace cute.ReductionOp cute.nvgpu.CacheEvictionPriority cute.nvgpu.OperandMajorMode
+        cute.nvgpu.cpasync.LoadCacheMode cute.nvgpu.warpgroup.Field cute.nvgpu.warpgroup.OperandSource
+        cute.nvgpu.warpgroup.SmemLayoutAtomKind pipeline.Agent pipeline.PipelineAsync pipeline.PipelineCpAsync
+        pipeline.PipelineTmaAsync pipeline.PipelineTmaStore pipeline.PipelineUserType utils.LayoutEnum
+        utils.hopper_helpers.LayoutEnum
+        """,
+        "cutlass.",
     ),
 }
 """Modules that `import a.b` and `from a import b` may lead to. Gluon takes enums alone of `triton.language`.
@@ -134,14 +149,20 @@ MODULE_CALLS = (
     | names("cdiv experimental.gluon.language.constexpr language.constexpr next_power_of_2", "triton.")
 )
 COMPILERS = {"cpp": "kernels_db.runtime.cpp.compile", "cuda": "kernels_db.runtime.cuda.compile"}
+CUTE_COMPILE = "kernels_db.runtime.cutedsl.compile"
+"""What makes a `@cute.jit` function callable; its argument is that function, where those above take a source."""
+CUTE_JIT = f"{_CUTE}.jit"
+CUTE_LAUNCH = names("block cluster cooperative grid min_blocks_per_mp smem use_pdl")
+"""Keywords of a launch in a `@cute.jit` function. The stream is the one on which the function is called."""
 _JIT = names("do_not_specialize do_not_specialize_on_alignment noinline")
 _TUNING = {
     "triton.autotune": names("configs key reset_to_zero restore_value"),
     "triton.heuristics": names("values"),
 }
-DECORATORS = {
+DECORATORS: dict[str, dict[str, frozenset[str]]] = {
     "triton": {"triton.jit": _JIT, **_TUNING},
     "gluon": {f"{_GLUON}.jit": _JIT, **_TUNING},
+    "cute": {f"{_CUTE}.kernel": frozenset(), CUTE_JIT: frozenset()},
 }
 """By language, the decorators of a kernel, with the keywords that each may have.
 
@@ -220,10 +241,107 @@ _GLUON_NAMES = (
     | names("cdiv next_power_of_2", "triton.")
     | _LIBDEVICE_NAMES
 )
-KERNEL_NAMES = {"triton": _TRITON_NAMES | _LIBDEVICE_NAMES, "gluon": _GLUON_NAMES}
+_CUTE_DTYPES = """
+    BFloat16 Boolean Float16 Float32 Float64 Float8E4M3FN Float8E5M2 Int16 Int32 Int64 Int8 Numeric Pointer Shape Tensor
+    TFloat32 Uint16 Uint32 Uint64 Uint8
+    """
+_CUTE_MATH = """
+    absf absi acos acosh asin asinh atan atan2 atanh cbrt ceil clamp copysign cos cosh erf erfc exp exp2 expm1 floor fma
+    fpowi ipowi isfinite isinf isnan isnormal log log10 log1p log2 max min pow rem round roundeven rsqrt sin sincos sinh
+    sqrt tan tanh trunc
+    """
+_CUTE_NAMES = (
+    names(_CUTE_DTYPES, "cutlass.")
+    | names(
+        """
+        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Constexpr GridConstant Layout all_ and_ any_ const_expr
+        max min not_ or_ range range_constexpr select_
+        """,
+        "cutlass.",
+    )
+    | names(_CUTE_DTYPES, f"{_CUTE}.")
+    | names(_CUTE_MATH, f"{_CUTE}.")
+    | names(_CUTE_MATH, f"{_CUTE}.math.")
+    | names(
+        """
+        AddressSpace.gmem AddressSpace.rmem AddressSpace.smem Atom ComposedLayout CopyAtom Layout MmaAtom
+        ReductionOp.ADD ReductionOp.MAX ReductionOp.MIN ReductionOp.MUL Swizzle TensorSSA ThrCopy ThrMma Tile TiledCopy
+        TiledMma all_ any_ append append_ones assume autovec_copy basic_copy basic_copy_if blocked_product ceil_div
+        coalesce complement composition copy copy_atom_call cosize crd2idx depth domain_offset elem_less empty_like
+        filter filter_zeros flat_divide flat_product flatten flatten_to_tuple front full full_like gemm get group_modes
+        idx2crd is_static left_inverse local_partition local_tile logical_divide logical_product make_composed_layout
+        make_copy_atom make_cotiled_copy make_fragment_like make_identity_layout make_identity_tensor make_layout
+        make_layout_like make_layout_tv make_mma_atom make_ordered_layout make_rmem_tensor make_rmem_tensor_like
+        make_swizzle make_tensor make_tiled_copy make_tiled_copy_A make_tiled_copy_B make_tiled_copy_C
+        make_tiled_copy_C_atom make_tiled_copy_D make_tiled_copy_S make_tiled_copy_tv make_tiled_mma max_common_layout
+        max_common_vector mma_atom_call ones_like prefetch prepend prepend_ones product product_each raked_product rank
+        recast_layout recast_ptr recast_tensor repeat repeat_like right_inverse round_up select shape shape_div size
+        size_in_bytes slice_ tile_to_shape tiled_divide tiled_product tuple_cat where zeros_like zipped_divide
+        zipped_product
+        """,
+        f"{_CUTE}.",
+    )
+    | names(
+        """
+        WARP_SIZE activemask alloc_smem atomic_add atomic_and atomic_cas atomic_exch atomic_fmax atomic_fmin atomic_max
+        atomic_max_float32 atomic_min atomic_or atomic_xor barrier barrier_arrive block_dim block_idx
+        block_idx_in_cluster block_in_cluster_dim block_in_cluster_idx brev clz cluster_arrive cluster_arrive_relaxed
+        cluster_dim cluster_idx cluster_size cluster_wait cp_async_bulk_commit_group cp_async_bulk_wait_group
+        cp_async_commit_group cp_async_mbarrier_arrive_noinc cp_async_wait_group elect_one exp exp2
+        fence_acq_rel_cluster fence_acq_rel_cta fence_acq_rel_gpu fence_proxy fence_view_async_shared fma_packed_f32x2
+        fmax fmin grid_dim griddepcontrol_launch_dependents griddepcontrol_wait lane_idx lop3 make_warp_uniform
+        map_dsmem_ptr match_sync mbarrier_arrive mbarrier_arrive_and_expect_tx mbarrier_expect_tx mbarrier_init
+        mbarrier_init_fence mbarrier_test_wait mbarrier_try_wait mbarrier_wait mul_hi popc prefetch prmt rcp_approx
+        setmaxregister_decrease setmaxregister_increase shf shuffle_sync shuffle_sync_bfly shuffle_sync_down
+        shuffle_sync_up store_async_dsmem sync_threads sync_warp thread_idx vote_all_sync vote_any_sync vote_ballot_sync
+        vote_uni_sync warp_idx warp_reduction_max warp_reduction_sum warp_redux_sync warpgroup_reg_alloc
+        warpgroup_reg_dealloc
+        """,
+        f"{_CUTE}.arch.",
+    )
+    | names(
+        """
+        CacheEvictionPriority.EVICT_FIRST CacheEvictionPriority.EVICT_LAST CacheEvictionPriority.EVICT_NORMAL
+        CacheEvictionPriority.NO_ALLOCATE CopyUniversalOp MmaUniversalOp OperandMajorMode.K OperandMajorMode.MN
+        make_tiled_tma_atom_A make_tiled_tma_atom_B make_tiled_tma_atom_C cpasync.CopyBulkG2SOp cpasync.CopyBulkS2GOp
+        cpasync.CopyBulkTensorTileG2SMulticastOp cpasync.CopyBulkTensorTileG2SOp cpasync.CopyBulkTensorTileS2GOp
+        cpasync.CopyG2SOp cpasync.CopyReduceBulkTensorTileS2GOp cpasync.LoadCacheMode.ALWAYS
+        cpasync.LoadCacheMode.GLOBAL cpasync.create_tma_multicast_mask cpasync.group_bulk_copy_modes
+        cpasync.make_tiled_tma_atom cpasync.prefetch_descriptor cpasync.tma_partition warp.LdMatrix8x8x16bOp
+        warp.MmaF16BF16Op warp.MmaFP8Op warp.MmaTF32Op warp.StMatrix8x8x16bOp warpgroup.Field.ACCUMULATE
+        warpgroup.MmaF16BF16Op warpgroup.MmaF8Op warpgroup.OperandSource.RMEM warpgroup.OperandSource.SMEM
+        warpgroup.SmemLayoutAtomKind.K_INTER warpgroup.SmemLayoutAtomKind.K_SW128 warpgroup.SmemLayoutAtomKind.K_SW32
+        warpgroup.SmemLayoutAtomKind.K_SW64 warpgroup.SmemLayoutAtomKind.MN_INTER warpgroup.SmemLayoutAtomKind.MN_SW128
+        warpgroup.SmemLayoutAtomKind.MN_SW32 warpgroup.SmemLayoutAtomKind.MN_SW64 warpgroup.commit_group warpgroup.fence
+        warpgroup.make_smem_layout_atom warpgroup.wait_group
+        """,
+        f"{_CUTE}.nvgpu.",
+    )
+    | names(
+        """
+        Agent.Thread CooperativeGroup NamedBarrier PipelineAsync.create PipelineCpAsync.create PipelineTmaAsync.create
+        PipelineTmaStore.create PipelineUserType.Consumer PipelineUserType.Producer arrive arrive_and_wait
+        make_pipeline_state sync wait
+        """,
+        "cutlass.pipeline.",
+    )
+    | names("SmemAllocator get_smem_capacity_in_bytes", "cutlass.memory.")
+    | names(
+        """
+        LayoutEnum.COL_MAJOR LayoutEnum.ROW_MAJOR LayoutEnum.from_tensor SmemAllocator get_smem_capacity_in_bytes
+        hopper_helpers.LayoutEnum.COL_MAJOR hopper_helpers.LayoutEnum.ROW_MAJOR hopper_helpers.LayoutEnum.from_tensor
+        hopper_helpers.get_smem_layout_atom hopper_helpers.get_smem_store_op hopper_helpers.make_smem_layout_a
+        hopper_helpers.make_smem_layout_b hopper_helpers.make_smem_layout_epi hopper_helpers.make_trivial_tiled_mma
+        """,
+        "cutlass.utils.",
+    )
+    | MATH
+)
+KERNEL_NAMES = {"triton": _TRITON_NAMES | _LIBDEVICE_NAMES, "gluon": _GLUON_NAMES, "cute": _CUTE_NAMES}
 """By language, what a kernel's function may use. Clocks, printing and the random generator's internals are left out.
 
-Of Gluon also what is for AMD's devices and for Blackwell: nothing here has compiled or run it.
+Of Gluon also what is for AMD's devices and for Blackwell: nothing here has compiled or run it. Of CuTe DSL what is for
+Blackwell, what makes pointers of numbers, inline PTX, foreign functions, and what takes a function of Python's.
 """
 KERNEL_VALUES = names("PropagateNan.ALL PropagateNan.NONE", "triton.language.")
 """Members of Triton's enums, which a kernel passes on and does not call.
@@ -245,6 +363,17 @@ KERNEL_ATTRIBUTES = {
     "triton": _KERNEL_ATTRIBUTES,
     "gluon": _KERNEL_ATTRIBUTES
     | names("_keep_alive _reinterpret block_type index layout nbytes nbytes_per_cta numel rank slice"),
+    "cute": names(
+        """
+        T acquire advance align alignment allocate allocate_array allocate_tensor arrive arrive_and_wait bitcast
+        broadcast_to clone commit consumer_get_barrier consumer_release consumer_try_wait consumer_wait count dtype
+        element_type fill get get_slice get_tile_size index inner iterator launch layout leading_dim load
+        make_fragment_A make_fragment_B make_fragment_C memspace numel outer partition_A partition_B partition_C
+        partition_D partition_S partition_shape_A partition_shape_B partition_shape_C permutation_mnk phase
+        producer_acquire producer_commit producer_get_barrier producer_tail producer_try_acquire reduce release reset
+        reshape retile set shape shape_mnk size store stride sync tail thr_id tiler_mn to try_wait value_type wait width
+        """
+    ),
 }
 """By language, attributes and methods of values inside a kernel's function.
 

@@ -28,6 +28,11 @@ class Kernel(Body):
     def _decorated(self) -> str:
         return f"@{self.scope.language}.jit"
 
+    @property
+    def _modules(self) -> str:
+        gluon = "gluon.language, its nvidia.ampere and nvidia.hopper,"
+        return f"{gluon if self.scope.language == 'gluon' else 'triton.language'} or libdevice"
+
     def matmul(self, node: ast.BinOp) -> None:
         """Refuse `a @ b`, which kernels do not have."""
         product = "warpgroup_mma" if self.scope.language == "gluon" else "tl.dot"
@@ -50,12 +55,7 @@ class Kernel(Body):
         dotted = self.scope.dotted(node)
         if dotted is not None:
             if dotted not in self.scope.kernel_names | allowed.KERNEL_VALUES:
-                where = (
-                    "gluon.language, its nvidia.ampere and nvidia.hopper,"
-                    if self.scope.language == "gluon"
-                    else "triton.language"
-                )
-                self.refuse(node, f"`{dotted}` is not allowed in a kernel: expected a function of {where} or libdevice")
+                self.refuse(node, f"`{dotted}` is not allowed in a kernel: expected a function of {self._modules}")
         elif node.attr not in self._attributes:
             self.refuse(
                 node,

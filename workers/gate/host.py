@@ -63,7 +63,7 @@ class Host(Body):
 
     def value(self, node: ast.expr | None) -> None:
         """Check a right side, which may also be the lambda of a launch grid of Triton's or Gluon's."""
-        if isinstance(node, ast.Lambda) and self.scope.decorators:
+        if isinstance(node, ast.Lambda) and self.scope.decorators and self.scope.language != "cute":
             self.grid(node)
         else:
             self.expression(node)
@@ -106,6 +106,14 @@ class Host(Body):
             self.refuse(node, f"a call of the local `{name}` is not allowed: expected a function by its own name")
         elif dotted is not None:
             self._imported_call(node, dotted)
+        elif name in self.scope.launchers:
+            self.arguments(node, frozenset())
+        elif name in self.scope.jitted and self.scope.language == "cute":
+            self.refuse(
+                node,
+                f"`{name}` is called like a function: expected a call of what `cutedsl.compile({name})` gives, "
+                "which is made once, at module level",
+            )
         elif name in self.scope.jitted:
             self.refuse(node, f"kernel `{name}` is called like a function: expected a launch, {name}[grid](...)")
         elif name in allowed.BUILTINS or name in self.scope.functions:
@@ -139,7 +147,7 @@ class Host(Body):
             self.arguments(node, allowed.SCRATCH_KEYWORDS)
         elif dotted in allowed.HOST_CALLS or dotted in self.library:
             self.arguments(node)
-        elif dotted in allowed.COMPILERS.values():
+        elif dotted in allowed.COMPILERS.values() or dotted == allowed.CUTE_COMPILE:
             self.refuse(node, f"`{dotted}` is called inside a function: expected it once, at module level")
         else:
             calls = short((allowed.HOST_CALLS - allowed.MATH) | {name for name in self.library if "." in name})
@@ -152,7 +160,8 @@ class Host(Body):
     def _launch(self, node: ast.Call, function: ast.Subscript) -> None:
         """Check `kernel[grid](...)` of Triton and Gluon, `kernels.name[grid, block](...)` of CUDA."""
         kernel = function.value
-        if isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and kernel.id not in self.locals:
+        jitted = isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and self.scope.language != "cute"
+        if jitted and isinstance(kernel, ast.Name) and kernel.id not in self.locals:
             self.grid(function.slice)
             names = {argument.arg for argument in self.scope.jitted[kernel.id].args.args}
             self.arguments(node, allowed.TRITON_LAUNCH | names)

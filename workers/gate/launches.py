@@ -19,6 +19,7 @@ _EXAMPLES = {
     "cpp": "kernels.NAME(x, out, out.numel())",
     "cuda": "kernels.NAME[grid, block](x, out, out.numel())",
     "triton": "kernel[grid](x, out, out.numel(), BLOCK=1024)",
+    "cute": "launch(x, out) with launch = cutedsl.compile(function)",
     "gluon": "kernel[grid](x, out, out.numel(), BLOCK=1024, num_warps=4)",
 }
 
@@ -99,7 +100,9 @@ def _launches(scope: Scope, here: str, node: ast.AST) -> Iterator[_Launch]:
     if not isinstance(node, ast.Call):
         return
     function = node.func
-    if isinstance(function, ast.Subscript):
+    if isinstance(function, ast.Name) and function.id in scope.launchers:
+        yield _Launch(node, here, scope.launchers[function.id], node.args)
+    elif isinstance(function, ast.Subscript):
         kernel = function.value
         if isinstance(kernel, ast.Name) and kernel.id in scope.jitted:
             yield _Launch(node, here, kernel.id, node.args)
@@ -206,7 +209,7 @@ def _expected(  # noqa: PLR0911  one answer per kind of parameter
 
 
 def _bound(scope: Scope, launch: _Launch) -> Iterator[Problem]:
-    """Yield the arguments of a launch of Triton's or Gluon's that its kernel has no parameters for, or lacks."""
+    """Yield the arguments of a launch that its function has no parameters for, or lacks."""
     function = scope.jitted[launch.kernel]
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     given = launch.arguments
@@ -220,7 +223,7 @@ def _bound(scope: Scope, launch: _Launch) -> Iterator[Problem]:
     twice = [name for name in names[: len(given)] if name in keywords]
     if twice:
         yield Problem(line, f"{launch.kernel} is given {', '.join(twice)} twice: by position and by name")
-    if len(function.decorator_list) > 1:
+    if len(function.decorator_list) > 1 and scope.language != "cute":
         return  # autotune and heuristics give arguments, too
     required = names[: len(names) - len(function.args.defaults)]
     missing = [name for name in required[len(given) :] if name not in keywords]

@@ -12,6 +12,7 @@ from warpsmith.kernels_db.runtime.flags import allowed as flag_allowed
 from warpsmith.kernels_db.runtime.flags import expected
 from warpsmith.workers.gate import allowed
 from warpsmith.workers.gate.csource import source_problems
+from warpsmith.workers.gate.cute import CuteFunction
 from warpsmith.workers.gate.device import Kernel
 from warpsmith.workers.gate.expressions import Expressions, short, spelled
 from warpsmith.workers.gate.host import Host
@@ -22,6 +23,7 @@ from warpsmith.workers.gate.scope import (
     constant_text,
     imported,
     is_kernel_decorator,
+    launcher_call,
     statements,
 )
 
@@ -131,7 +133,8 @@ class Module(Expressions):
         kernel = any(is_kernel_decorator(self.scope, decorator) for decorator in node.decorator_list)
         for decorator in node.decorator_list:
             self._decorator(decorator)
-        checker = (Kernel if kernel else Host)(self.scope, self.problems, self.library)
+        of_kernels = CuteFunction if self.scope.language == "cute" else Kernel
+        checker = (of_kernels if kernel else Host)(self.scope, self.problems, self.library)
         checker.function(node)
 
     def _decorator(self, node: ast.expr) -> None:
@@ -169,7 +172,10 @@ class Module(Expressions):
         if isinstance(node, ast.AnnAssign):
             self.annotation(node.annotation)
         call = compile_call(self.scope, node.value) if node.value is not None else None
-        if call is not None:
+        made = launcher_call(self.scope, node.value)
+        if made is not None:
+            self._launcher(made)
+        elif call is not None:
             self._compile(call)
         else:
             self.expression(node.value)
@@ -206,6 +212,16 @@ class Module(Expressions):
             line = constant_literal(self.scope, arguments["source"]).lineno
             self.problems.extend(source_problems(text, self.scope.language, line))
         self._flags(arguments.get("flags"))
+
+    def _launcher(self, call: ast.Call) -> None:
+        """`cutedsl.compile(add_relu)`: a `@cute.jit` function of the module's."""
+        given = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        function = self.scope.jitted.get(given.id) if isinstance(given, ast.Name) else None
+        decorators = function.decorator_list if function is not None else []
+        if self.scope.language != "cute":
+            self.refuse(call, f"`{ast.unparse(call.func)}` belongs to another language than {self.scope.language}")
+        elif allowed.CUTE_JIT not in [self.scope.dotted(one) for one in decorators]:
+            self.refuse(call, "cutedsl.compile: expected one @cute.jit function of the module, by its name")
 
     def _flags(self, node: ast.expr | None) -> None:
         if node is None:

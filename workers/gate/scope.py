@@ -14,8 +14,9 @@ class Scope:
     """Module-level names.
 
     `imports` maps a local name to its dotted name; `compiled` maps a name to the C source behind it (None where that is
-    not constant). `constants` maps a name to its value, None where that is not known or is one of several that were
-    unpacked; `unpacked` has these, where each stands beside its name.
+    not constant). `launchers` maps the name of what `cutedsl.compile` gives to the function that it was given, "" where
+    that is none of the module's. `constants` maps a name to its value, None where that is not known or is one of
+    several that were unpacked; `unpacked` has these, where each stands beside its name.
     """
 
     language: str
@@ -23,6 +24,7 @@ class Scope:
     jitted: dict[str, ast.FunctionDef] = field(default_factory=dict)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     compiled: dict[str, str | None] = field(default_factory=dict)
+    launchers: dict[str, str] = field(default_factory=dict)
     constants: dict[str, ast.expr | None] = field(default_factory=dict)
     unpacked: dict[str, ast.expr] = field(default_factory=dict)
 
@@ -51,7 +53,8 @@ class Scope:
 
         Functions may not bind it again.
         """
-        return name in self.imports or name in self.jitted or name in self.functions or name in self.compiled
+        kinds = (self.imports, self.jitted, self.functions, self.compiled, self.launchers)
+        return any(name in kind for kind in kinds)
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
@@ -99,8 +102,15 @@ def is_kernel_decorator(scope: Scope, decorator: ast.expr) -> bool:
 
 
 def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
-    """Return `value` where it is a call of the language's `compile`."""
+    """Return `value` where it is a call of a `compile` that takes a source."""
     if isinstance(value, ast.Call) and scope.dotted(value.func) in allowed.COMPILERS.values():
+        return value
+    return None
+
+
+def launcher_call(scope: Scope, value: ast.expr | None) -> ast.Call | None:
+    """Return `value` where it is a call of `cutedsl.compile`."""
+    if isinstance(value, ast.Call) and scope.dotted(value.func) == allowed.CUTE_COMPILE:
         return value
     return None
 
@@ -126,7 +136,11 @@ def _bind(scope: Scope, target: ast.expr, value: ast.expr) -> None:
             scope.unpacked.update({element.id: part for element, part in pairs if isinstance(element, ast.Name)})
     elif isinstance(target, ast.Name):
         call = compile_call(scope, value)
-        if call is None:
+        made = launcher_call(scope, value)
+        if made is not None:
+            given = made.args[0] if made.args else None
+            scope.launchers[target.id] = given.id if isinstance(given, ast.Name) else ""
+        elif call is None:
             scope.constants[target.id] = value
         else:
             source = next((k.value for k in call.keywords if k.arg == "source"), call.args[0] if call.args else None)

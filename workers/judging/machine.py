@@ -200,7 +200,7 @@ def torch_cuda() -> str | None:
 
 
 def install_extra(extra: str, import_root: Path = IMPORT_ROOT) -> str:
-    """Return the command that installs an extra of Warpsmith: `judge`, `service` or `worker`.
+    """Return the command that installs extras of Warpsmith: `judge`, `service`, `worker` or `judge,cute`.
 
     For a checkout it is the checkout's own, otherwise that of the installed package.
     """
@@ -222,6 +222,8 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
         missing.append(f"triton is not installed: {extra}")
     if known.compiler == "nvrtc" and not has_cuda_core():
         missing.append(f"cuda-core is not installed: {extra}")
+    if known.compiler == "cute" and not (installed("cutlass") and has_cuda_core()):
+        missing.append(f"CuTe DSL is not installed: {install_extra('judge,cute')}")
     return missing
 
 

@@ -8,6 +8,7 @@ octaves the one that came closer to the physical limit there.
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 import platform
 from dataclasses import dataclass, field, replace
@@ -254,8 +255,8 @@ def other_version(kernel: _load.Kernel) -> str | None:
     """Which library has another version here than the kernel was verified with; None where none has."""
     for library, there in _libraries(kernel).items():
         verified = kernel.versions.get(library)
-        # Gluon is experimental: its names change from one minor version of Triton to the next.
-        parts = 2 if library == "triton" and kernel.language == "gluon" else 1
+        # Gluon's names change from one minor version of Triton to the next, and CuTe DSL's from one of its own.
+        parts = 2 if (kernel.language, library) in (("gluon", "triton"), ("cute", "nvidia-cutlass-dsl")) else 1
         if verified is not None and verified.split(".")[:parts] != there.split(".")[:parts]:
             return f"{library} is {there}, verified with {verified}"
     return None
@@ -277,6 +278,11 @@ def _libraries(kernel: _load.Kernel) -> dict[str, str]:
         except ImportError:
             return found  # said when the kernel is loaded
         found["triton"] = triton.__version__
+    if kernel.language == "cute":
+        try:
+            found["nvidia-cutlass-dsl"] = importlib.metadata.version("nvidia-cutlass-dsl")
+        except importlib.metadata.PackageNotFoundError:
+            return found  # said when the kernel is loaded
     return found
 
 

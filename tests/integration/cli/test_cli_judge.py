@@ -69,9 +69,12 @@ def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
 @pytest.mark.parametrize(
-    ("language", "reason"), [("triton", "not timed"), ("cuda", "not run"), ("gluon", "interpreter knows no Gluon")]
+    ("language", "reason"),
+    [("triton", "not timed"), ("cuda", "not run"), ("gluon", "interpreter knows no Gluon"), ("cute", "not run")],
 )
 def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:
+    if missing := machine.missing_for_judge(language):
+        pytest.skip(missing[0])
     arguments = ("judge", "examples/add_relu.yaml", str(CANDIDATES / f"add_relu_{language}.py"))
     result = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", code=1)
     assert f"no CUDA GPU here: {LANGUAGES[language].without_device}" in result.stderr

@@ -103,6 +103,60 @@ def package(
     return made
 
 
+@pytest.mark.parametrize("package", [(dispatch.CUTE, "cute")], indirect=True)
+def test_cute_launches_are_recorded_and_replayed(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cutlass", reason="CuTe DSL compiles without a GPU, and is not installed")
+    cutedsl, address = package.part("_runtime.cutedsl"), package.driver.kernel("cute_scale_shift")
+    loaded = []
+
+    class Library:
+        def __init__(self, cubin: Path) -> None:
+            loaded.append(cubin.read_bytes())
+
+        def kernel(self, name: str) -> Any:
+            assert name.encode() in loaded[-1]
+            return SimpleNamespace(handle=address)
+
+    def launch(launched: Any, handle: int, parameters: int, extra: int) -> tuple[int]:
+        values = (ctypes.c_void_p * 2).from_address(parameters)
+        typed = [ctypes.c_void_p.from_address(value) for value in values if value]
+        package.driver.launch(handle, launched.grid, launched.block, *typed)
+        return (0,)
+
+    described = cutedsl.Function._described
+
+    def as_on_a_gpu(function: Any, argument: Any, addresses: list[int]) -> Any:
+        if isinstance(argument, torch.Tensor):
+            facts = {name: getattr(argument, name) for name in ("data_ptr", "dtype", "shape", "stride")}
+            argument = SimpleNamespace(is_cuda=True, **facts)
+        return described(function, argument, addresses)
+
+    gpu = SimpleNamespace(set_current=lambda: None, arch="90")
+    monkeypatch.setattr(cutedsl.Function, "_described", as_on_a_gpu)
+    monkeypatch.setattr(cutedsl, "_functions", lambda: (lambda: 0, lambda device: 77))
+    monkeypatch.setattr(cutedsl, "core", lambda: SimpleNamespace(Device=lambda device: gpu))
+    monkeypatch.setattr(cutedsl, "Library", Library)
+    monkeypatch.setattr(cutedsl, "_driver", lambda: SimpleNamespace(cuLaunchKernelEx=launch))
+    monkeypatch.setattr(cutedsl, "_configuration", lambda launched, stream: launched)
+    monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
+    package.driver.takes(8, 8)
+    run = package.part("_kernel").run
+    calls = [(torch.randn(4096), torch.empty(4096)) for _ in range(3)]
+    first, second = (package.record(run, *call) for call in calls[:2])
+    assert first.same_as(second), "nothing but addresses differs"
+    assert torch.equal(calls[0][1], calls[0][0] * 2 + 1)
+    assert len(loaded) == 1, "the second call finds what the first made ready"
+    (step,) = first.steps
+    assert (step[3], step[4], step[5]) == ((16, 1, 1), (256, 1, 1), 0)
+    table, plan = package.plan(first, *calls[0])
+    x, y = calls[2]
+    assert table.run(plan, (x,), (y,))
+    assert torch.equal(y, x * 2 + 1)
+    package.driver.takes(8)
+    with pytest.raises(RuntimeError, match="takes parameters of 8 bytes, recorded with 8, 8"):
+        run(torch.randn(2048), torch.empty(2048))
+
+
 class TensorMapDescriptor:
     """By its name cuda-core's; it holds zeros, so what a plan launches with must come from elsewhere."""
 

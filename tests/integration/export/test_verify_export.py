@@ -13,6 +13,7 @@ import pytest
 from benchmarks import dispatch
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.service.cli import run
 from warpsmith.workers.exports import NotAnExport, Report, Row, open_project, verify_export
 from warpsmith.workers.exports.project import Refused
@@ -75,10 +76,13 @@ def test_a_good_package_is_verified_and_keeps_the_report(project: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("language", "source"), [("cuda", dispatch.CUDA), ("triton", dispatch.TRITON), ("gluon", dispatch.GLUON)]
+    ("language", "source"),
+    [("cuda", dispatch.CUDA), ("triton", dispatch.TRITON), ("gluon", dispatch.GLUON), ("cute", dispatch.CUTE)],
 )
 def test_a_gpus_kernel_is_built_without_a_gpu(language: str, source: str, tmp_path: Path) -> None:
-    pytest.importorskip("cuda.core" if language == "cuda" else "triton", reason="its compiler is not installed")
+    package = LANGUAGES[language].package
+    assert package is not None
+    pytest.importorskip(package, reason="its compiler is not installed")
     project = open_project(build(dispatch.kernel(language, "cuda:sm_90", source), tmp_path / "exports"))
     assert build_for_target(project, tmp_path / "build") == f"{language} for cuda:sm_90: scale_shift"
 

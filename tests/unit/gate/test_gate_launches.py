@@ -85,7 +85,31 @@ GLUON = (
     .replace("@triton.jit", "@gluon.jit")
     .replace("tl.constexpr", "gluon.language.constexpr")
 )
-SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON, "gluon": GLUON}
+CUTE = """
+import torch
+import cutlass
+import cutlass.cute as cute
+from kernels_db.runtime import cutedsl
+
+
+@cute.kernel
+def scaled(x: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr):
+    pass
+
+
+@cute.jit
+def launch_scaled(x: cute.Tensor, out: cute.Tensor, n: cutlass.Constexpr, factor: cutlass.Constexpr = 2):
+    scaled(x, out, n).launch(grid=[1, 1, 1], block=[32, 1, 1])
+
+
+launch = cutedsl.compile(launch_scaled)
+
+
+def run(x, y, eps, count, out):
+    n = out.numel()
+    BODY
+"""
+SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON, "gluon": GLUON, "cute": CUTE}
 
 
 def problems(language: str, body: str) -> list[Problem]:
@@ -137,6 +161,12 @@ ADD = "kernels.add(x, out, n, eps, True)"
         ("cuda", "kernels.tiled[1, 32](x, out)", "a tensor of float32, expected a tensor map: cuda.te"),
         ("cuda", "kernels.add[1, 32](cuda.tensor_map(x, (8, 8)), out, n, eps)", "a tensor map, expected a tensor"),
         ("gluon", "pass", "such as kernel[grid]("),
+        ("cute", "pass", "such as launch(x, out) with launch = cutedsl.compile(function)"),
+        ("cute", "launch(x, out)", "launch_scaled takes (x, out, n, factor), found no n"),
+        ("cute", "launch(x, out, n, 2, 3)", "launch_scaled takes 4 arguments (x, out, n, factor), found 5"),
+        ("cute", "launch_scaled(x, out, n)", "expected a call of what `cutedsl.compile(launch_scaled)` gives"),
+        ("cute", "scaled[(1,)](x, out, n)", "a launch of `scaled` is not allowed"),
+        ("cute", "launch(x, out, n=n)", "keyword 'n' is not allowed"),
         ("gluon", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out, n, 64, True, 1)", "plain takes 5 arguments (x, out, n, BLOCK, EVEN), found 6"),
@@ -186,6 +216,8 @@ def test_a_launch_that_does_not_fit_is_refused_with_what_would(language: str, bo
         ("cuda", "kernels.add.launch((n, 1), 32, x, out, n, 2, shared_bytes=99, cluster=2)"),
         ("cuda", "m = cuda.tensor_map(x, (8, 8))\nkernels.tiled[1, 32](m, out)"),
         ("gluon", "plain[(1,)](x, out, n, 64, num_warps=4)"),
+        ("cute", "launch(x, out, n)"),
+        ("cute", "launch(*(x, out), 2 * n, eps)"),
         ("triton", "plain[(1,)](x, out, n, 64)"),
         ("triton", "plain[lambda meta: (n,)](x, out, n=n, BLOCK=64, num_warps=4)"),
         ("triton", "tuned[(1,)](x, out, n)"),

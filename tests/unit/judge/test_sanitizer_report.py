@@ -118,6 +118,14 @@ def test_what_is_not_in_the_candidates_kernels_is_none_of_its_findings(said: str
     assert report.read(said.encode(), KERNELS) == report.Report(())
 
 
+def test_a_kernel_of_cute_dsl_is_known_by_its_function() -> None:
+    named = MEMCHECK.replace("add(", "kernel_cutlass_add_tensorptrf32gmemo81_0(").replace(
+        "add+", "kernel_cutlass_add_tensorptrf32gmemo81_0+"
+    )
+    assert report.read(named.encode(), {"add"}).findings != ()
+    assert report.read(named.encode(), {"dd", "tensorptrf32gmemo81_0"}).findings == ()
+
+
 def test_a_kernels_name_is_a_whole_word() -> None:
     assert report.read(MEMCHECK.encode(), {"dd", "ad", "add2"}).findings == ()
     assert report.read(MEMCHECK.replace("add(", "ns::add<4>(").encode(), {"add"}).findings != ()

@@ -36,6 +36,14 @@ LIBRARIES = [
 SCRATCH = [FILL, STRIDED_COPY, "Memset (Device)", "Memcpy DtoD (Device -> Device)", "Memcpy HtoD (Pageable -> Device)"]
 
 
+def test_a_kernel_of_cute_dsl_is_known_by_its_function() -> None:
+    added = "kernel_cutlass_add_relu_tensorptrf32gmemalign16o81_tensorptrf32gmemalign16o81_0"
+    assert foreign([added], {"add_relu"}) == []
+    assert foreign([added], {"add", "relu", "kernel"}) == [] == foreign([added], {"add"})
+    assert foreign([added], {"relu"}) == [added]
+    assert foreign(["kernel_cutlass_", "cutlass_add_relu_0"], {"add_relu"}) == ["kernel_cutlass_", "cutlass_add_relu_0"]
+
+
 def test_the_candidates_own_kernels_and_its_scratch_are_not_foreign() -> None:
     ran = ["add_relu", "void add_relu(float*, long)", "rows_kernel", *SCRATCH, "Context Sync"]
     assert foreign(ran, {"add_relu", "rows_kernel"}) == []

@@ -33,7 +33,7 @@ def test_every_seam_has_every_language() -> None:
 
 def test_a_device_is_offered_its_languages_the_default_first() -> None:
     assert languages.of_device("cpu", gated=True) == ("cpp",)
-    assert languages.of_device("cuda", gated=True) == ("triton", "cuda", "gluon")
+    assert languages.of_device("cuda", gated=True) == ("triton", "cuda", "gluon", "cute")
     assert "python" in languages.of_device("cuda")
 
 
@@ -45,6 +45,8 @@ def test_a_device_is_offered_its_languages_the_default_first() -> None:
         ({"triton.experimental.gluon.language.nvidia.hopper.tma"}, ["gluon"]),
         ({"kernels_db.runtime.cpp", "torch"}, ["cpp"]),
         ({"kernels_db.runtime.cuda", "triton"}, ["triton", "cuda"]),
+        ({"cutlass", "cutlass.cute", "kernels_db.runtime.cutedsl", "torch"}, ["cute"]),
+        ({"cutlassy", "torch"}, []),
         ({"tritonless", "torch"}, []),
     ],
 )

@@ -68,8 +68,8 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
     Returns None at baseline level. Raises Stopped.
 
     Args:
-        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter; CUDA and
-            Gluon have none, so their candidates are compiled and go no further.
+        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter; CUDA,
+            Gluon and CuTe DSL have none, so their candidates are compiled and go no further.
     """
     candidate = job["candidate"]
     if candidate is None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError, HostError
-from warpsmith.workers.judge.languages import cpp, cuda, python, triton
+from warpsmith.workers.judge.languages import cpp, cuda, cutedsl, python, triton
 from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError
 
 __all__ = [
@@ -63,6 +63,7 @@ _LANGUAGES: dict[str, Language] = {  # one for each of `kernels_db.job.languages
     "cuda": cuda.prepare,
     "triton": triton.prepare,
     "gluon": triton.prepare,
+    "cute": cutedsl.prepare,
     "python": python.prepare,
 }
 

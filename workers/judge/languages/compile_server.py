@@ -22,7 +22,7 @@ from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.preloaded import server
 from warpsmith.workers.judge.sandbox import sandbox
 
-MODULES = ("warpsmith.workers.judge.languages.triton_child", "warpsmith.workers.judge.languages.cuda_child")
+MODULES = tuple(f"warpsmith.workers.judge.languages.{name}_child" for name in ("triton", "cuda", "cutedsl"))
 _NICENESS = 10
 _MORE_TASKS = 256
 
@@ -61,7 +61,14 @@ def _load_nvrtc() -> None:
         importlib.import_module("cuda.core")
 
 
-_STEPS = (_import_modules, _import_dynamo, _enter_fake_tensors, _hash_triton, _load_nvrtc)
+def _load_cute_dsl() -> None:
+    from warpsmith.kernels_db.runtime import HostError, cutedsl_build  # noqa: PLC0415 - late, as all that is preloaded
+
+    with contextlib.suppress(HostError):
+        cutedsl_build.dsl()
+
+
+_STEPS = (_import_modules, _import_dynamo, _enter_fake_tensors, _hash_triton, _load_nvrtc, _load_cute_dsl)
 
 
 def _preload(skipped: Sequence[str]) -> None:

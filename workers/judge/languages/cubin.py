@@ -6,9 +6,10 @@ Source: the ELF format, and the attributes of `.nv.info` sections as NVIDIA's cu
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from warpsmith.workers.judge.machine.cubin_symbols import areas, imports
+from warpsmith.workers.judge.machine.cubin_symbols import areas, imports, symbol_names
 from warpsmith.workers.judge.machine.elf import sections
 
 MOST_BYTES = 64 << 20
@@ -17,8 +18,9 @@ ALLOWED = frozenset({"vprintf", "__assertfail"})
 """What a kernel may take from the driver: it keeps nothing that a kernel could read."""
 
 _MAX_THREADS, _CLUSTER = 0x05, 0x3D  # EIATTR_MAX_THREADS, EIATTR_CTA_PER_CLUSTER
+_REGISTERS, _FRAME = 0x2F, 0x11  # EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
 _SIZED = 4  # EIFMT_SVAL: a length and so many bytes; other formats have their value in the length's place
-_PREFIX = ".nv.info."
+_INFO, _PREFIX = ".nv.info", ".nv.info."
 
 
 class Bounds(NamedTuple):
@@ -29,6 +31,13 @@ class Bounds(NamedTuple):
 
     threads: int | None = None
     cluster: tuple[int, int, int] | None = None
+
+
+class Resources(NamedTuple):
+    """What a kernel uses: registers of a thread, and bytes of its local memory, where spills lie as well."""
+
+    registers: int | None = None
+    frame: int | None = None
 
 
 def refusal(cubin: bytes) -> str | None:
@@ -62,20 +71,41 @@ def bounds(cubin: bytes) -> dict[str, Bounds]:
     return found
 
 
-def _bounds(info: bytes) -> Bounds:
-    threads: int | None = None
-    cluster: tuple[int, int, int] | None = None
+def resources(cubin: bytes) -> dict[str, Resources]:
+    """Return what each kernel uses, by its name. Raises ValueError for no cubin."""
+    names = symbol_names(cubin)
+    found: dict[str, Resources] = {}
+    for section in sections(cubin):
+        if section.name != _INFO:
+            continue
+        for attribute, value in _attributes(section.content):
+            if attribute in (_REGISTERS, _FRAME) and len(value) == 8:
+                number, size = struct.unpack("<II", value)
+                name = names[number]
+                field = "registers" if attribute == _REGISTERS else "frame"
+                found[name] = found.get(name, Resources())._replace(**{field: size})
+    return found
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and value of each attribute that has a length of its own."""
     at = 0
     while at + 4 <= len(info):
         form, attribute, value = struct.unpack_from("<BBH", info, at)
         at += 4
-        if form != _SIZED:
-            continue
-        if attribute in (_MAX_THREADS, _CLUSTER) and value == 12:
-            x, y, z = struct.unpack_from("<III", info, at)
+        if form == _SIZED:
+            yield attribute, info[at : at + value]
+            at += value
+
+
+def _bounds(info: bytes) -> Bounds:
+    threads: int | None = None
+    cluster: tuple[int, int, int] | None = None
+    for attribute, value in _attributes(info):
+        if attribute in (_MAX_THREADS, _CLUSTER) and len(value) == 12:
+            x, y, z = struct.unpack("<III", value)
             if attribute == _MAX_THREADS:
                 threads = x * y * z
             else:
                 cluster = (x, y, z)
-        at += value
     return Bounds(threads, cluster)

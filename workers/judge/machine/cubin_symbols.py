@@ -52,6 +52,12 @@ def imports(cubin: bytes) -> list[str]:
     return sorted({one.name for one in symbols if one.kind == elf.FUNCTION and one.section == 0})
 
 
+def symbol_names(cubin: bytes) -> list[str]:
+    """Return the names of a cubin's symbols, by their numbers. Raises ValueError for no cubin."""
+    _, symbols = _read(cubin)
+    return ["", *(one.name for one in symbols)]  # number 0 is nobody's
+
+
 def _read(cubin: bytes) -> tuple[list[Section], list[Symbol]]:
     """Return a cubin's sections and symbols. Raises ValueError for no cubin."""
     if not cubin.startswith(elf.MAGIC):

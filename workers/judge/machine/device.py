@@ -180,8 +180,9 @@ class Gpu(Device):
 
     def versions(self) -> dict[str, str]:
         found = {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}
-        with suppress(PackageNotFoundError):  # torch compiles with it, and candidates may be written in it
-            found["triton"] = version("triton")
+        for name in ("triton", "nvidia-cutlass-dsl"):  # torch compiles with the first, candidates may be in either
+            with suppress(PackageNotFoundError):
+                found[name] = version(name)
         return found
 
 

@@ -106,7 +106,7 @@ def _stretches(area: Area, lookup: Lookup) -> list[_Kept]:
 
 
 class GpuState:
-    """The state of a candidate's process on a GPU. `compiler`: of its language, "nvrtc" or "triton"."""
+    """The state of a candidate's process on a GPU. `compiler`: of its language, "nvrtc", "triton" or "cute"."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._driver = importlib.import_module("cuda.bindings.driver")
@@ -114,6 +114,8 @@ class GpuState:
         self._compiler = compiler
         if compiler == "triton":
             self._watch_triton()
+        if compiler == "cute":
+            self._watch_cute()
 
     def begin(self) -> None:
         """Spoil scratch and shared memory and remember the variables; the device is idle."""
@@ -144,6 +146,19 @@ class GpuState:
         for program in list(cuda.programs):
             library, cubin = program.module(torch.cuda.current_device())
             self._state.watch(int(library), cubin, functools.partial(self._in_library, library))
+
+    def _watch_cute(self) -> None:
+        """Watch each module that a CuTe DSL function loads from now on, before its first launch."""
+        from warpsmith.kernels_db.runtime import cutedsl  # noqa: PLC0415 - of a CuTe DSL candidate alone
+
+        load = cutedsl.Library.__init__
+
+        def loaded(library: Any, cubin: Path) -> None:
+            load(library, cubin)
+            handle = library.handle()
+            self._state.watch(int(handle), cubin, functools.partial(self._in_library, handle))
+
+        cutedsl.Library.__init__ = loaded  # type: ignore[method-assign, assignment]
 
     def _watch_triton(self) -> None:
         """Watch each module that Triton loads from now on, before its first launch."""

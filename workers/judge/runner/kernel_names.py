@@ -18,7 +18,7 @@ Source = Literal["cupti", "launches"]
 """Where kernel names come from.
 
 cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and of
-`kernels_db.runtime.cuda`, where there is no tracing: a library's kernels are then not seen.
+`kernels_db.runtime`, where there is no tracing: a library's kernels are then not seen.
 """
 
 
@@ -31,6 +31,7 @@ class Ran(NamedTuple):
 
 
 _DRIVER = re.compile(r"Mem(cpy|set)\b|(Context|Stream|Event) (Sync|Wait)")
+_CUTE = "kernel_cutlass_"
 _SCRATCH = re.compile(r"\bFillFunctor\b|\bdirect_copy_kernel_cuda\b|\bfill_kernel_cuda\b")
 """Kernels that `torch.zeros`, `full` and `fill_` run, and `reshape`'s copy without a view."""
 _LIBRARIES = re.compile(
@@ -58,12 +59,22 @@ def foreign(ran: Sequence[str], own: Collection[str], library_calls: Collection[
     found = [
         name
         for name in ran
-        if base_name(name) not in own
+        if not _is_own(name, own)
         and not _DRIVER.match(name)
         and not _SCRATCH.search(name)
         and not (library_calls and _LIBRARIES.search(name))
     ]
     return list(dict.fromkeys(found))
+
+
+def _is_own(name: str, own: Collection[str]) -> bool:
+    """Check whether a device's name of a kernel is that of one of these functions.
+
+    CuTe DSL puts a mark before a function's name and the types of its arguments behind it.
+    """
+    plain = base_name(name)
+    marked = plain.removeprefix(_CUTE)
+    return plain in own or (marked != plain and any(marked.startswith(f"{one}_") for one in own))
 
 
 def base_name(name: str) -> str:
@@ -123,8 +134,8 @@ def _traced() -> Iterator[list[str]]:
 
 @contextmanager
 def _noted_launches() -> Iterator[list[str]]:
-    """Record the kernels that our launcher and Triton's start inside the block."""
-    from warpsmith.kernels_db.runtime import cuda  # noqa: PLC0415
+    """Record the kernels that our launchers and Triton's start inside the block."""
+    from warpsmith.kernels_db.runtime import cuda, cutedsl  # noqa: PLC0415
 
     names: list[str] = []
     launch = cuda.Kernel.launch
@@ -136,14 +147,22 @@ def _noted_launches() -> Iterator[list[str]]:
     def entered(metadata: Any) -> None:
         names.append(str(metadata.get()["name"]))
 
+    start = cutedsl.ReadyLaunch.launch
+
+    def started(ready: cutedsl.ReadyLaunch, stream: int, addresses: Sequence[int]) -> None:
+        names.append(ready.kernel)
+        start(ready, stream, addresses)
+
     hooks = _triton_hooks()
     cuda.Kernel.launch = noted  # type: ignore[method-assign, assignment]
+    cutedsl.ReadyLaunch.launch = started  # type: ignore[method-assign, assignment]
     if hooks is not None:
         hooks.add(entered)
     try:
         yield names
     finally:
         cuda.Kernel.launch = launch  # type: ignore[method-assign]
+        cutedsl.ReadyLaunch.launch = start  # type: ignore[method-assign]
         if hooks is not None:
             hooks.remove(entered)
 

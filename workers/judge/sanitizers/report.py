@@ -150,8 +150,9 @@ def _places(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _naming(kernels: Collection[str]) -> re.Pattern[str]:
-    """Return the pattern that finds any of these kernels' names."""
-    return re.compile(r"(?<![\w$])(" + "|".join(map(re.escape, sorted(kernels))) + r")(?![\w$])")
+    """Return the pattern that finds any of these kernels' names, alone or as CuTe DSL writes them."""
+    names = "|".join(map(re.escape, sorted(kernels)))
+    return re.compile(rf"(?<![\w$])({names}|kernel_cutlass_(?:{names})_[\w$]+)(?![\w$])")
 
 
 def _records(lines: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

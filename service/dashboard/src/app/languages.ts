@@ -3,6 +3,7 @@ export const LANGUAGES: Readonly<Record<string, { title: string; device: string 
   triton: { title: "Triton", device: "cuda" },
   cuda: { title: "CUDA", device: "cuda" },
   gluon: { title: "Gluon", device: "cuda" },
+  cute: { title: "CuTe DSL", device: "cuda" },
   cpp: { title: "C++", device: "cpu" },
 };
 

@@ -1,4 +1,4 @@
-"""A Gluon kernel's package asks for, and serves under, the minor version of Triton that it was verified with."""
+"""Packages in Gluon and CuTe DSL require the minor version of the compiler that they were verified with."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ def gluon(**versions: str) -> ExportedKernel:
     return replace(kernel, envelope={**kernel.envelope, "versions": {"torch": "2.11.0", **versions}})
 
 
+def cute(**versions: str) -> ExportedKernel:
+    kernel = exported(SCALED_ADD, prompts.example("cute"), "cute", target="cuda:sm_90")
+    return replace(kernel, envelope={**kernel.envelope, "versions": {"torch": "2.11.0", **versions}})
+
+
 @pytest.mark.parametrize(
     ("kernel", "needs"),
     [
+        (cute(**{"nvidia-cutlass-dsl": "4.8.1"}), ["nvidia-cutlass-dsl==4.8.*", "cuda-core"]),
+        (cute(), ["nvidia-cutlass-dsl", "cuda-core"]),
         (gluon(triton="3.6.0"), ["triton==3.6.*"]),
         (gluon(), ["triton"]),
         (exported(SCALED_ADD, prompts.example("triton"), "triton", target="cuda:sm_90"), ["triton"]),
@@ -27,7 +34,7 @@ def gluon(**versions: str) -> ExportedKernel:
             ["cuda-core", "nvidia-cuda-nvrtc"],
         ),
     ],
-    ids=["gluon", "unknown", "triton", "cuda"],
+    ids=["cute", "cute of no version", "gluon", "unknown", "triton", "cuda"],
 )
 def test_what_a_package_requires(kernel: ExportedKernel, needs: list[str]) -> None:
     assert runtime_needs([kernel]) == needs
