@@ -97,7 +97,7 @@ def test_lower_precision_of_inputs_that_is_lost_in_a_mean_is_right() -> None:
     assert {"lower precision", "x not read"} <= {check["answer"] for check in checks}
 
 
-def test_of_many_weights_some_are_asked_and_others_another_time() -> None:
+def test_of_many_weights_some_are_asked_and_the_same_in_each_check() -> None:
     """Each answer takes a call of the whole op: a deep network has hundreds of weights."""
     weights = [tensor(f"w{number}", (2,)) for number in range(mutants.MOST_ASKED + 8)]
     place = workload("a", "bench", [tensor("x", (16, 2)), *weights], [output("y", (16, 2))])
@@ -109,7 +109,7 @@ def test_of_many_weights_some_are_asked_and_others_another_time() -> None:
         return {answer for answer in asked if answer.endswith(" not read")}
 
     assert len(unread(1)) == len(unread(2)) == mutants.MOST_ASKED
-    assert unread(1) != unread(2)
+    assert unread(1) == unread(2)
 
 
 def test_a_check_says_what_found_the_answer_out() -> None:

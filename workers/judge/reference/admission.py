@@ -86,9 +86,8 @@ def examine(
     `runners` has learnt the workloads.
     """
     fates: dict[str, _Fate] = {}
-    seed = rng.getrandbits(64)
+    seed = "\n".join(item["name"] for item in workloads[0]["inputs"])  # so that an op is asked the same in each check
     for workload in workloads:
-        # The same draw for each: workloads of one op have the same inputs.
         for mutant in mutants(workload, op["math"], random.Random(seed)):  # noqa: S311 - it decides what is asked of the spec
             fates.setdefault(mutant.name, _Fate(mutant))
     own = any(one["tolerance"] is not None and any(one["tolerance"].values()) for one in workloads[0]["outputs"])

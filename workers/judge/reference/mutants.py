@@ -35,7 +35,8 @@ MOST_ASKED, LEAST_ASKED, MOST_FILLED = 64, 8, 1 << 31
 
 An op has at least and at most so many of these answers, where it has so many inputs, and between the two as many as
 fill so many elements with the inputs of their calls: a deep network has hundreds of weights, and they are large. Which
-are asked is drawn. Of pairs of which one is read for the other, a warning alone, there are a quarter of them.
+are asked is drawn, by the op's inputs alone. Of pairs of which one is read for the other, a warning alone, there are a
+quarter of them.
 """
 
 SHARE_OFF = 100
