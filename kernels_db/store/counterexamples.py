@@ -76,6 +76,14 @@ def found_recipe(document: Mapping[str, Any]) -> Recipe | None:
     return cast("Recipe", found) if _is_recipe(found) else None
 
 
+def lock_op(session: Session, op_id: str) -> None:
+    """Lock an op's row for its counterexamples, before any kernel's.
+
+    Two searches of one op take turns: neither keeps what the other just did, and both see all that is to be dropped.
+    """
+    session.execute(select(OpRow.id).where(OpRow.id == op_id).with_for_update(key_share=True))
+
+
 def keep_counterexample(
     session: Session,
     op_id: str,
@@ -100,8 +108,7 @@ def keep_counterexample(
     )
     if session.scalar(declared) is None:
         return
-    # Two searches of one op take turns: neither keeps what the other just did, and both see all that is to be dropped.
-    session.execute(select(OpRow.id).where(OpRow.id == op_id).with_for_update(key_share=True))
+    lock_op(session, op_id)
     here = CounterexampleRow.op_id == op_id, CounterexampleRow.device == device
     name = digest(recipe)
     if session.scalar(select(CounterexampleRow.id).where(*here, CounterexampleRow.digest == name)) is not None:

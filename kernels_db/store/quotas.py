@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import SearchRow, TeamDayRow, TeamRow
@@ -59,6 +59,7 @@ def describe_usage(quota: str, used: float, limit: float | None) -> str:
 
 def measure_usage(session: Session, team: TeamRow, now: float, quotas: Collection[str] = QUOTAS) -> list[Usage]:
     """Return what `team` has used of these quotas."""
+    _write_spending(session)
     day = int(now // DAY_S)
     found: list[Usage] = []
     spent = session.get(TeamDayRow, (team.name, day)) if set(quotas) & DAILY.keys() else None
@@ -89,12 +90,38 @@ def find_reached_of(session: Session, team: TeamRow | None, now: float, quotas: 
 def add_spending(
     session: Session, team: str, now: float, *, candidates: int = 0, cost_usd: float = 0.0, device_seconds: float = 0.0
 ) -> None:
-    """Add to what the team spent on the day of `now`."""
-    if not (candidates or cost_usd or device_seconds):
-        return
+    """Add to what the team spent on the day of `now`, when the transaction commits.
+
+    All steps of a team write to one row: its lock is taken last and held shortly, so that no step waits for another's
+    work, and none that holds it waits for a kernel.
+    """
     spent = {"candidates": candidates, "cost_usd": cost_usd, "device_seconds": device_seconds}
-    connection = session.connection()
-    connection.execute(_adding(connection.dialect.name), {"team": team, "day": int(now // DAY_S), **spent})
+    if any(spent.values()):
+        due = session.info.setdefault(_DUE, {}).setdefault((team, int(now // DAY_S)), dict.fromkeys(spent, 0))
+        for name, amount in spent.items():
+            due[name] += amount
+
+
+def _write_spending(session: Session) -> None:
+    """Write what is due of spending."""
+    for (team, day), spent in sorted(session.info.pop(_DUE, {}).items()):
+        connection = session.connection()
+        connection.execute(_adding(connection.dialect.name), {"team": team, "day": day, **spent})
+
+
+@event.listens_for(Session, "before_commit")
+def _spend(session: Session) -> None:
+    if session.info.get(_DUE):
+        session.flush()
+        _write_spending(session)
+
+
+@event.listens_for(Session, "after_rollback")
+def _forget(session: Session) -> None:
+    session.info.pop(_DUE, None)
+
+
+_DUE = "spending"
 
 
 @cache

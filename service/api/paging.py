@@ -17,7 +17,10 @@ Limit = Annotated[int, Query(ge=1, le=200, description="Items on one page")]
 After = Annotated[str | None, Query(max_length=512, description="The `next` of the page before")]
 
 Word = Annotated[str, Query(min_length=1, max_length=128, pattern=r"^[\x20-\x7e]+$")]
-"""A filter's value: printable ASCII, as every name and id is."""
+"""A filter's value: printable ASCII, as the names of ops and every id are."""
+
+Text = Annotated[str, Query(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""Words to look for in what people wrote: any characters but controls."""
 
 
 def page(

@@ -18,7 +18,13 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.counterexamples import Counterexample, keep_counterexample, known_counterexamples
+from warpsmith.kernels_db.store.counterexamples import (
+    Counterexample,
+    found_recipe,
+    keep_counterexample,
+    known_counterexamples,
+    lock_op,
+)
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
@@ -149,9 +155,13 @@ def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdi
     where the judge gave none.
     """
     with db.writing() as session:
-        kernel_id = session.scalar(select(ReverificationRow.kernel_id).where(ReverificationRow.id == row_id))
-        if kernel_id is None:
+        of_row = select(KernelRow.id, KernelRow.op_id).join(ReverificationRow).where(ReverificationRow.id == row_id)
+        known = session.execute(of_row).tuples().one_or_none()
+        if known is None:
             return False
+        kernel_id, op_id = known
+        if verdict is not None and found_recipe(verdict) is not None:
+            lock_op(session, op_id)  # before the kernel, as a search's step does whose end keeps a kernel
         kernel = session.get_one(KernelRow, kernel_id, with_for_update=True)
         row = leases.held(session, ReverificationRow, row_id, owner)
         if row is None:

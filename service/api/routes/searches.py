@@ -19,7 +19,7 @@ from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency, make_unknown
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.labels import Tag
-from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.api.paging import After, Limit, Text, Word, page
 from warpsmith.service.api.streams import BATCH, read_batch
 from warpsmith.service.api.submission import SearchRequest, check_submission, estimate_submission, parse_target
 from warpsmith.service.documents.nodes import TreePage
@@ -160,7 +160,7 @@ def list_searches(
     op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
     text: Annotated[
-        Word | None, Query(description="Part of the op's name, the id, the reason, the name, notes, model or a tag")
+        Text | None, Query(description="Part of the op's name, the id, the reason, the name, notes, model or a tag")
     ] = None,
     tag: Annotated[
         list[Tag] | None, Query(max_length=steps.MOST_TAGS, description="Only searches with each of these tags")

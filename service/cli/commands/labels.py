@@ -60,9 +60,8 @@ def unarchive(searches: SearchIds, url: Url = None, key: Key = None, as_json: Js
 
 def _archive(searches: list[str], archived: bool, url: str | None, key: str | None, as_json: bool) -> None:
     with connected(url, key) as client:
-        found = [
-            client.label_search(search_id, {"archived": archived}) for search_id in find_search_ids(client, searches)
-        ]
+        ids = find_search_ids(client, searches, "any" if archived else "yes")
+        found = [client.label_search(search_id, {"archived": archived}) for search_id in ids]
     if as_json:
         print_json(found)
         return

@@ -168,6 +168,9 @@ def test_a_search_is_named_by_its_op_and_by_its_own_name(place: Any) -> None:
     assert "add_relu: sr_seed, " in err
     assert said("label", "add_relu", "--name", "Long rows")[0] == 0
     assert said("tree", "Long rows")[:2] == (0, tree)
+    assert said("label", "Long rows", "--name", "größere Zeilen")[0] == 0
+    assert said("tree", "größere Zeilen")[:2] == (0, tree)
+    assert said("label", "add_relu", "--name", "Long rows")[0] == 0
     assert said("node", "Long rows#0")[1] == said("node", "sr_seed#0")[1]
     code, _, err = said("tree", "Long")  # a part of a name is none
     assert (code, "SEARCH: found 'Long', expected a search's id (sr_...), its name, or the name of its op" in err) == (
@@ -189,6 +192,7 @@ def test_a_name_of_several_searches_names_each_and_changes_none(place: Any) -> N
     assert said("label", other, "--name", "add_relu")[0] == 0  # a search's own name goes before its op's
     assert said("cancel", "add_relu")[:2] == (0, f"search {other} is cancelled\n")
     assert said("archive", "add_relu")[:2] == (0, f"search {other} is archived\n")
-    assert said("unarchive", other)[0] == 0
+    assert said("unarchive", "add_relu")[:2] == (0, f"search {other} is listed again\n"), "not the one that is listed"
+    assert said("unarchive", "add_relu")[0] == 2
     assert said("delete", "add_relu", "--yes")[0] == 0
     assert "sr_seed" in said("tree", "add_relu")[2]

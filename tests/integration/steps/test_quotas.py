@@ -15,7 +15,7 @@ from tests.support.reverifying import keep
 from tests.support.steps_support import OP, SETTINGS, Driver, create, verdict
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import claim_profile, finish_profile
-from warpsmith.kernels_db.store.quotas import DAY_S, measure_usage
+from warpsmith.kernels_db.store.quotas import DAY_S, add_spending, measure_usage
 from warpsmith.kernels_db.store.tables import AttemptRow, OpRow, ProfileRow, ReverificationRow, SearchRow, TeamRow
 from warpsmith.service.api import auth
 from warpsmith.workers import reverification, steps
@@ -36,6 +36,25 @@ def add_team(db: Database, name: str = "limited", **quotas: float) -> None:
 def used(db: Database, now: float, name: str = "limited") -> dict[str, float]:
     with db.reading() as session:
         return {usage.quota: usage.used for usage in measure_usage(session, session.get_one(TeamRow, name), now)}
+
+
+def test_spending_is_written_at_the_end_of_its_transaction(db: Database) -> None:
+    """All steps of a team write to one row: no other waits for it while this one works."""
+    add_team(db)
+    with db.writing() as session:
+        add_spending(session, "limited", NOON, candidates=1, device_seconds=2.0)
+        add_spending(session, "limited", NOON, device_seconds=0.5)
+        if not db.is_sqlite:  # which has one writer at a time
+            with db.writing() as other:
+                add_spending(other, "limited", NOON, device_seconds=1.0)
+    found = used(db, NOON)
+    assert (found["candidates_a_day"], found["device_seconds_a_day"]) == (1, 2.5 if db.is_sqlite else 3.5)
+    with pytest.raises(KeyError), db.writing() as session:
+        add_spending(session, "limited", NOON, candidates=1)
+        now_used = measure_usage(session, session.get_one(TeamRow, "limited"), NOON, ["candidates_a_day"])
+        assert [usage.used for usage in now_used] == [2], "what is not written yet counts"
+        raise KeyError
+    assert used(db, NOON) == found
 
 
 def test_a_team_has_so_many_open_searches_and_no_more(db: Database) -> None:

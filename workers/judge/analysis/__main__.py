@@ -71,7 +71,7 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
             mode="generate",
             source=SOURCE.format(request=json.dumps(asked["request"])),
             arithmetic="ieee",
-            directory=scratch / "runner",
+            directory=Path(tempfile.mkdtemp(dir=scratch)) / "runner",  # a file may leave what cannot be removed
             environment={},
             memory_bytes=MEMORY_BYTES,
             cores=cores,

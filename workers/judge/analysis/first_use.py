@@ -21,9 +21,10 @@ class FirstUse(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        names: dict[int, list[str]] = {}
+        names: dict[int | None, list[str]] = {}
         for name, tensor in tensors.items():
             names.setdefault(_memory(tensor), []).append(name)
+        names.pop(None, None)
         self._unused = {memory: found[0] for memory, found in names.items() if len(found) == 1}
         self.overwritten: set[str] = set()
 
@@ -37,8 +38,7 @@ class FirstUse(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
             self._unused.pop(memory, None)
         if args and isinstance(args[0], torch.Tensor):
             name = self._unused.pop(_memory(args[0]), None)
-            whole = args[0].numel() * args[0].element_size() == args[0].untyped_storage().nbytes()
-            if name is not None and whole and func._schema.name.removeprefix("aten::") in OVERWRITING:
+            if name is not None and func._schema.name.removeprefix("aten::") in OVERWRITING and _is_whole(args[0]):
                 self.overwritten.add(name)
         else:
             for leaf in tree_leaves(args[:1]):
@@ -47,5 +47,12 @@ class FirstUse(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
         return func(*args, **(kwargs or {}))
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def _memory(tensor: torch.Tensor) -> int | None:
+    """Return what tells a tensor's memory from others'; None where it has none of its own (a sparse one)."""
+    if tensor.layout is not torch.strided:
+        return None
     return int(tensor.untyped_storage()._cdata)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
