@@ -2,12 +2,14 @@
 
     python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
     python -m benchmarks.library --experts liger,quack
+    python -m benchmarks.library --stored --markdown     # the table of docs/results.md
 
 On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
 run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
 limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked under Triton's
 interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and prints the same table from
-the verdicts that ship, with the device and the versions that they were measured on.
+the verdicts that ship, with the device and the versions that they were measured on. `--markdown` prints one row a
+kernel and nothing else.
 
 `--experts`: the kernels of ops that these libraries have, beside them as further baselines, and candidates of such ops
 that do not ship (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the
@@ -30,15 +32,28 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.library_experts import EXPERTS, NAMES, ROOT, UNSHIPPED, with_experts
-from benchmarks.showcase import BASELINES, Shown, ask, lines, table, verify_job
+from benchmarks.showcase import BASELINES, Shown, ask, host_cost, lines, table, verify_job
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES
-from warpsmith.kernels_db.job.documents import Job, Verdict, judged_elsewhere
+from warpsmith.kernels_db.job.documents import Job, Verdict, WorkloadVerdict, judged_elsewhere
+from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.kernels_db.spec.op import Op, load_op
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""
+MARKDOWN = (
+    "op",
+    "language",
+    "GPU",
+    "speed-up",
+    "slowest size",
+    "fastest size",
+    "surely slower at",
+    "of the limit",
+    "host us",
+)
+"""The columns of `markdown`."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.library", description="The shipped kernels, judged.")
     parser.add_argument("--only", action="append", metavar="OP", help="this op alone; may be given again")
     parser.add_argument("--stored", action="store_true", help="judge nothing: the verdicts that ship")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table, one row a kernel")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="some of eager,compile,max_autotune")
     parser.add_argument("--experts", default="", help=f"some of {','.join(NAMES)}: judge kernels beside these")
     parser.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
@@ -140,13 +156,64 @@ def main() -> int:
         )
     if arguments.json:
         arguments.json.write_text(json.dumps([one.verdict for one in shown], indent=1))
+    good = sum(map(is_good, shown))
+    if arguments.markdown:
+        print(markdown(shown))
+        return 0 if good == len(shown) else 1
     print("\n".join([table(shown), *left_out(shown)]))
     print(f"\n{told(shown)}")
-    good = sum(map(is_good, shown))
     accepted = sum(one.verdict is not None and one.verdict["verdict"] == "accepted" for one in shown)
     spent = "as shipped" if arguments.stored else f"in {time.monotonic() - start:.0f} s"
     print(f"{accepted} of {len(shown)} accepted, {good - accepted} compiled and not timed, {spent}")
     return 0 if good == len(shown) else 1
+
+
+def markdown(shown: Sequence[Shown]) -> str:
+    """Return a Markdown table with a row for each kernel, the greatest speed-up first.
+
+    Speed-ups are over the fastest baseline, with their 95 % intervals: the geometric mean over the bench workloads,
+    then the workloads where it is least and greatest. `surely slower at` names those whose interval ends below 1. The
+    share of the physical limit is a geometric mean as well. What a verdict does not have is a dash.
+    """
+    ranked = sorted(shown, key=lambda one: (-((one.verdict and one.verdict["score"]) or 0.0), one.op))
+    head, *rows = (f"| {' | '.join(row)} |" for row in (MARKDOWN, *map(_row, ranked)))
+    return "\n".join([head, "|" + "---|" * len(MARKDOWN), *rows])
+
+
+def _row(one: Shown) -> tuple[str, ...]:
+    """Return a kernel's cells below `MARKDOWN`."""
+    verdict = one.verdict
+    if verdict is None:
+        return (one.op, one.language, *["-"] * (len(MARKDOWN) - 2))
+    timed = sorted(
+        ((item["id"], *_least(item)) for item in verdict["workloads"] if item["role"] == "bench" and item["speedup"]),
+        key=lambda size: size[1],
+    )
+    sizes = [f"{name}: {_gain(value, ends)}" for name, value, ends in timed]
+    slower = [name for name, _, (_, high) in timed if high < 1.0]
+    score, ends, share = verdict["score"], verdict["score_ci95"], limit_fraction(verdict["workloads"])
+    return (
+        one.op,
+        one.language,
+        str(verdict["device"].get("name", "-")).removeprefix("NVIDIA "),
+        "-" if score is None or ends is None else _gain(score, ends),
+        sizes[0] if sizes else "-",
+        sizes[-1] if sizes else "-",
+        ", ".join(slower) or "-",
+        "-" if share is None else f"{share * 100:.0f} %",
+        host_cost(verdict),
+    )
+
+
+def _least(item: WorkloadVerdict) -> tuple[float, Sequence[float]]:
+    """Return the speed-up over a workload's fastest baseline, and its interval."""
+    fastest = min(item["speedup"], key=lambda name: item["speedup"][name])
+    return item["speedup"][fastest], item["ci95"][fastest]
+
+
+def _gain(value: float, ends: Sequence[float]) -> str:
+    """Return a speed-up with its interval."""
+    return f"{value:.2f}x [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def left_out(shown: Sequence[Shown]) -> list[str]:

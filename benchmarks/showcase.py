@@ -181,7 +181,7 @@ def table(shown: Sequence[Shown]) -> str:
             rows.append([one.op, one.language, *none, "none", "-", f"{one.seconds:.1f}"])
             continue
         level, spent = str(verdict["sandbox"].get("level", "none")), f"{_spent(verdict):.1f}"
-        host = _host(verdict)
+        host = host_cost(verdict)
         timed = [item for item in verdict["workloads"] if "candidate" in item["time_us"]]
         rows += [[one.op, one.language, *_times(item, names), host, verdict["verdict"], level, spent] for item in timed]
         if not timed:
@@ -209,7 +209,7 @@ def _times(item: WorkloadVerdict, names: Sequence[str]) -> list[str]:
     return [item["id"], *times, gain, share]
 
 
-def _host(verdict: Verdict) -> str:
+def host_cost(verdict: Verdict) -> str:
     """Return what a call costs the host at the smallest shape, and eager's; a dash where it was not measured."""
     host = verdict.get("host_us")
     return "-" if host is None else f"{host.get('plan', host['run']):.1f} (eager {host['eager']:.1f})"
