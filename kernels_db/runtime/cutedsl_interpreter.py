@@ -85,6 +85,9 @@ _COMPARED: tuple[Callable[[int, int, int], bool], ...] = (
     lambda a, b, n: a >= b,
 )
 """By the number of icmp's predicate."""
+_BIT = "i1"
+"""The type of a truth, which takes a byte here: its only bit counts."""
+
 _SAME = frozenset({"ptrtoint", "inttoptr", "addrspacecast", "bitcast", "freeze", "zext", "trunc", "sext"})
 
 
@@ -188,7 +191,11 @@ class Interpreter:
             return self._value(given[1] if self._number(given[0]) & 1 else given[2])
         if name in _SAME:
             value, size = self._number(given[0]), len(self._value(given[0]))
-            return _bytes(_signed(value, size) if name == "sext" else value, kind.size)
+            if str(given[0].type) == _BIT:
+                value = -(value & 1) if name == "sext" else value & 1
+            elif name == "sext":
+                value = _signed(value, size)
+            return _bytes(value & 1 if str(operation.results[0].type) == _BIT else value, kind.size)
         if name == "icmp":
             compared = _COMPARED[int(operation.attributes["predicate"].value)]
             numbers = self._number(given[0]), self._number(given[1])

@@ -294,8 +294,7 @@ _CUTE_NAMES = (
         mbarrier_init_fence mbarrier_test_wait mbarrier_try_wait mbarrier_wait mul_hi popc prefetch prmt rcp_approx
         setmaxregister_decrease setmaxregister_increase shf shuffle_sync shuffle_sync_bfly shuffle_sync_down
         shuffle_sync_up store_async_dsmem sync_threads sync_warp thread_idx vote_all_sync vote_any_sync vote_ballot_sync
-        vote_uni_sync warp_idx warp_reduction_max warp_reduction_sum warp_redux_sync warpgroup_reg_alloc
-        warpgroup_reg_dealloc
+        vote_uni_sync warp_idx warp_reduction_max warp_reduction_sum warpgroup_reg_alloc warpgroup_reg_dealloc
         """,
         f"{_CUTE}.arch.",
     )

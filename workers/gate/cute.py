@@ -31,10 +31,23 @@ class CuteFunction(Kernel):
         super().name(node)
         if node.id in self.locals or node.id not in self.scope.constants:
             return
-        value = self.scope.constants[node.id] or self.scope.unpacked.get(node.id)
-        if value is None or not all(isinstance(part, _FIXED) for part in ast.walk(value)):
+        if not self._is_fixed(node.id, frozenset()):
             expected = "expected a number, dtype, string or tuple"
             self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: {expected}")
+
+    def _is_fixed(self, name: str, above: frozenset[str]) -> bool:
+        """Return whether nothing of a constant can be written to: what it names neither, to the end."""
+        value = self.scope.constants[name] or self.scope.unpacked.get(name)
+        if value is None or name in above:
+            return False
+        for part in ast.walk(value):
+            if not isinstance(part, _FIXED):
+                return False
+            if isinstance(part, ast.Name) and self.scope.dotted(part) is None:  # none of an import
+                known = part.id in self.scope.constants
+                if not known or not self._is_fixed(part.id, above | {name}):
+                    return False
+        return True
 
     def target(self, node: ast.expr) -> None:
         """Check what an assignment writes: a local name, or an element of what one holds."""

@@ -153,7 +153,17 @@ class Expressions:
             self.expression(keyword.value)
 
     def annotation(self, node: ast.expr | None) -> None:
-        """Check an annotation: Python evaluates it too."""
+        """Check an annotation: Python evaluates it too, and CuTe DSL a string in it."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                meant = ast.parse(node.value.strip(), mode="eval").body
+            except (SyntaxError, ValueError):
+                self.refuse(node, f"annotation {spelled(node)} is not allowed: expected an expression in it")
+                return
+            for part in ast.walk(meant):
+                ast.copy_location(part, node)
+            self.annotation(None if isinstance(meant, ast.Constant) and isinstance(meant.value, str) else meant)
+            return
         if node is None or isinstance(node, ast.Constant):
             return
         if isinstance(node, ast.Name) and node.id in ("int", "float", "bool", "str", "tuple", "list", "dict"):

@@ -24,7 +24,7 @@ import shutil
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -345,29 +345,35 @@ def _python() -> list[str]:
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "scripts")]
     places += site.getsitepackages()
-    places += [place for place in sys.path if os.path.isabs(place) and _holds_packages(place)]
     places += [
         os.path.dirname(module.__file__) for name in _PACKAGES if (module := sys.modules.get(name)) and module.__file__
     ]
     places += [
         os.path.join(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", "lib64", "bin")
     ]
-    return places
+    known = _outermost(places)
+    elsewhere = [place for place in sys.path if os.path.isabs(place) and not _inside(os.path.realpath(place), known)]
+    return places + [installed for place in elsewhere for installed in _installed(Path(place))]
 
 
 _PACKAGES = ("torch", "numpy")
 
 
-def _holds_packages(place: str) -> bool:
-    """Return whether packages were installed into a directory, as `pip install --target` does and PYTHONPATH names.
+def _installed(place: Path) -> Iterator[str]:
+    """Yield what packages were installed into a directory, as `pip install --target` does and PYTHONPATH names.
 
-    PyTorch imports some of them where they are there, and a module that may not be read is an error in place of none.
-    A folder of a project's own has no such records, and stays unread.
+    PyTorch imports some packages where they are there, and one that may not be read is an error in place of none. Only
+    what a package's record names is read: a project's own files may lie beside it.
     """
     try:
-        return any(name.endswith(".dist-info") for name in os.listdir(place))
+        records = sorted(place.glob("*.dist-info/RECORD"))
+        for record in records:
+            lines = record.read_text("utf-8", "replace").splitlines()
+            for name in dict.fromkeys(line.partition("/")[0].partition(",")[0] for line in lines):
+                if name not in ("", ".", ".."):
+                    yield str(place / name)
     except OSError:
-        return False
+        return
 
 
 def _outermost(places: Iterable[str]) -> list[str]:
@@ -376,13 +382,17 @@ def _outermost(places: Iterable[str]) -> list[str]:
     The root directory and homes are left out.
     """
     resolved = sorted(
-        {os.path.realpath(place) for place in places if os.path.isdir(place)} - {"/", os.path.expanduser("~")}
+        {os.path.realpath(place) for place in places if os.path.exists(place)} - {"/", os.path.expanduser("~")}
     )
     kept: list[str] = []
     for place in resolved:
-        if not any(place.startswith(other + os.sep) for other in kept):
+        if not _inside(place, kept):
             kept.append(place)
     return kept
+
+
+def _inside(place: str, others: Sequence[str]) -> bool:
+    return any(place == other or place.startswith(other + os.sep) for other in others)
 
 
 def _named(right: Right, paths: Sequence[str]) -> list[Rule]:
