@@ -342,6 +342,105 @@ def test_what_is_not_masked_counts(wrong: Candidate, changes: list[dict[str, Any
     assert ask(oracle, *changes).failed
 
 
+def softmax_that_gives_up(x: Tensor) -> Tensor:
+    large = (x.isfinite() & (x.abs() > 2.0**112)).any(-1, keepdim=True)
+    return torch.where(large, torch.nan, torch.softmax(x, -1))
+
+
+def maximum_that_overflows(x: Tensor) -> Tensor:
+    most = x.amax(-1, keepdim=True)
+    return torch.where(most.abs() > 2.0**112, most * torch.inf, most)
+
+
+@pytest.mark.parametrize(
+    ("reference", "columns", "candidate"),
+    [(SOFTMAX, 4096, softmax_that_gives_up), ("def run(x):\n    return x.amax(-1, True)\n", 1, maximum_that_overflows)],
+)
+def test_large_numbers_excuse_nothing_where_none_are_summed(reference: str, columns: int, candidate: Candidate) -> None:
+    where = workload("large", "test", [tensor("x", (8, 4096))], [output("y", (8, columns))])
+    oracle = oracle_of(reference, where, candidate)
+    for power in (114, 116):
+        assert ask(oracle, {"input": "x", "move": "scale", "exponent": power}).failed
+
+
+def test_signs_show_a_sum_that_overflows_beside_rows_of_small_numbers() -> None:
+    oracle = oracle_of(NORM, rows(4, 700), two_pass)
+    large = [plant("x", "largest", "first half", axis=0), {"input": "x", "move": "scale", "exponent": -5}]
+    assert not ask(oracle, *large).failed
+
+
+WEIGHED = "import torch\n\ndef run(a, b):\n    return a * torch.sigmoid(b)\n"
+RATIO = "def run(a, b):\n    return a / b\n"
+TWINS = workload("pair", "test", [tensor("a", (4, 16)), tensor("b", (4, 16))], [output("y", (4, 16))])
+
+
+def skipped_or(number: float, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """A number where masked NaN is multiplied by zero; elsewhere what an honest kernel gives."""
+    found = skipping_attention(q, k, v, seen)
+    read = torch.softmax((q @ k.T).masked_fill(~seen, -torch.inf), -1) @ v
+    return torch.where(read.isnan() & found.isfinite(), number, found)
+
+
+@pytest.mark.parametrize("number", [123.0, 0.5, 1e-20, torch.inf, -torch.inf])
+def test_what_weighs_nothing_may_be_left_out_and_be_no_other_number(number: float) -> None:
+    infinite = [plant("a", "inf", "all"), plant("b", "-inf", "all")]
+    wrong = oracle_of(WEIGHED, TWINS, lambda a, b: (a * torch.sigmoid(b)).nan_to_num(nan=number))
+    assert ask(wrong, *infinite).failed
+    assert not ask(oracle_of(WEIGHED, TWINS, lambda a, b: a / (1 + torch.exp(-b))), *infinite).failed
+    both = oracle_of(RATIO, TWINS, lambda a, b: torch.where(b.isinf() & (a / b).isnan(), number, a / b))
+    assert ask(both, plant("a", "nan", "all"), plant("b", "inf", "all")).failed
+
+    masked = oracle_of(MASKED, ATTENDED, lambda q, k, v, seen: skipped_or(number, q, k, v, seen))
+    assert ask(masked, plant("v", "nan", "some", 3)).failed
+    assert not ask(oracle_of(MASKED, ATTENDED, skipping_attention), plant("v", "nan", "some", 3)).failed
+
+
+def total_of_infinity(x: Tensor) -> Tensor:
+    positive = (x == torch.inf).any(-1, keepdim=True) & ~x.isnan().any(-1, keepdim=True)
+    return torch.where(positive, torch.inf, x.sum(-1, keepdim=True))
+
+
+def centred_infinity(x: Tensor) -> Tensor:
+    found = x - x.mean(-1, keepdim=True)
+    return torch.where(found.isnan() & x.isinf(), x, found)
+
+
+def product_of_infinities(a: Tensor, b: Tensor) -> Tensor:
+    found = a @ b
+    return torch.where(found.isnan(), torch.copysign(torch.tensor(torch.inf), a.nan_to_num(posinf=1e9) @ b), found)
+
+
+ROW_TOTALS = workload("total", "test", [tensor("x", (4, 64))], [output("y", (4, 1))])
+
+
+@pytest.mark.parametrize(
+    ("reference", "where", "candidate", "changes"),
+    [
+        (TOTAL, ROW_TOTALS, total_of_infinity, [plant("x", "inf", "some"), plant("x", "-inf", "some", 2)]),
+        (TOTAL, ROW_TOTALS, total_of_infinity, [plant("x", "inf", "all"), plant("x", "-inf", "some", 2)]),
+        (
+            "def run(x):\n    return x - x.mean(-1, keepdim=True)\n",
+            rows(4, 64),
+            centred_infinity,
+            [plant("x", "inf", "one")],
+        ),
+        (PRODUCT, MATRICES, product_of_infinities, [plant("a", "inf", "first half")]),
+    ],
+)
+def test_infinities_that_meet_are_nan(
+    reference: str, where: ResolvedWorkload, candidate: Candidate, changes: list[dict[str, Any]]
+) -> None:
+    assert ask(oracle_of(reference, where, candidate), *changes).failed
+
+
+def test_infinities_of_long_lines_are_looked_at_at_equal_distances() -> None:
+    shapes = (("q", (6, 8)), ("k", (90, 8)), ("v", (90, 5)))
+    inputs = [*(tensor(name, shape) for name, shape in shapes), tensor("seen", (6, 90), dtype="bool", kind="bernoulli")]
+    honest = oracle_of(MASKED, workload("long", "test", inputs, [output("o", (6, 5))]), skipping_attention)
+    assert not ask(honest, plant("v", "inf", "all")).failed
+    assert not ask(honest, plant("v", "-inf", "first half")).failed
+
+
 def test_what_infinities_grow_to_is_asked_of_floating_results_alone() -> None:
     reference = "def run(x):\n    return x.cumsum(-1) > 0, x.cumsum(-1)\n"
     exact: Any = output("above", (5, 40), dtype="bool") | {"tolerance": {"rtol": 0.0, "atol": 0.0}}

@@ -51,11 +51,12 @@ bound of any order.
 
 An element counts only where eager is itself within all of this but e, where eager's class (NaN, infinities, finite)
 is that of `y` rounded to the dtype and that of every moved result, and where neither the result nor the terms that it
-is summed from are within 2^4 of overflow. Nor does one count that is NaN or infinite for the sake of an input which
-does not matter: zero times NaN is NaN, and a kernel may skip what weighs nothing. Where it does matter at other places
-of the input, the result may be what it grows to: weights of zero and of one times infinity are NaN together, and
-infinity without the first. Integers and booleans are exact, and
-count where float64 and all moved results agree with eager.
+is summed from are within 2^4 of overflow. One that is NaN or infinite for the sake of an input which does not matter
+(zero times NaN is NaN, and a kernel may skip what weighs nothing) may also be what the reference makes of numbers in
+that place, within the measure there; nothing else. Where some infinities matter and others do not, the result may be
+the infinity of the first: weights of zero and of one times infinity are NaN together. There infinities are looked at
+one by one: none may make NaN unless numbers in its place change nothing, and no two may be opposed. Integers and
+booleans are exact, and count where float64 and all moved results agree with eager.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ class Spread:
     noise: torch.Tensor
     close: torch.Tensor
     lost: float | None = None
-    idle: torch.Tensor | None = None  # where it is one finite number, whatever replaces NaN and infinities
-    towards: torch.Tensor | None = None  # the infinity to which it grows with what replaces infinities; NaN: to none
+    without: list[Without] = field(default_factory=list)
+    towards: torch.Tensor | None = None  # the infinity that it is without infinities that weigh nothing; NaN: none
 
     @classmethod
     def of(cls, wide: torch.Tensor) -> Spread:
@@ -170,24 +171,39 @@ class Spread:
         """Add what inputs moved by `CLOSER` d made of the result."""
         _raise(self.close, wide, moved)
 
-    def add_replaced(self, found: Sequence[torch.Tensor]) -> None:
-        """Add the result with several numbers in the place of the NaN and infinities of one input, or of all."""
-        idle = torch.isfinite(found[0])
-        for one in found[1:]:
-            idle &= one == found[0]
-        self.idle = idle if self.idle is None else self.idle | idle
-
-    def add_enlarged(self, found: Sequence[torch.Tensor]) -> None:
-        """Add the result with a large number, then a larger one, in the place of infinities."""
-        less, more = found
-        if not more.is_floating_point():
-            return
-        grows = torch.isfinite(more) & (more.sign() == less.sign()) & (more.abs() > GROWS * less.abs())
-        self.towards = torch.where(grows, more.sign() * torch.inf, torch.nan)
-
     def add_eager(self, wide: torch.Tensor, eager: torch.Tensor) -> None:
         """Add eager's error at neighbours of the inputs, where `wide` is the result."""
         _raise(self.eager, wide, eager.to(torch.float64))
+
+
+@dataclass(frozen=True)
+class Without:
+    """A result without NaN and infinities that do not matter to it: with numbers in their places.
+
+    idle: where it is one finite number, whatever the numbers are. There it may be this in place of NaN.
+    """
+
+    idle: torch.Tensor
+    eager: torch.Tensor
+    wide: torch.Tensor
+    spread: Spread
+
+
+def idle(found: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return where results with several numbers in the places of NaN and infinities are one finite number."""
+    same = torch.isfinite(found[0])
+    for one in found[1:]:
+        same &= one == found[0]
+    return same
+
+
+def grows_to(found: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the infinity that a result goes to with a large number, then a larger one, for infinities; NaN: none."""
+    less, more = found
+    if not more.is_floating_point():
+        return torch.full(more.shape, torch.nan, device=more.device)
+    grows = torch.isfinite(more) & (more.sign() == less.sign()) & (more.abs() > GROWS * less.abs())
+    return torch.where(grows, more.sign() * torch.inf, torch.nan)
 
 
 def _raise(largest: torch.Tensor, wide: torch.Tensor, other: torch.Tensor) -> None:
@@ -317,8 +333,6 @@ class Rule:
             allowed = allowed + self._of_spread(wide, spread)
             unfair |= spread.border | _near_overflow(wide, spread.largest, dtype, self)
             own = torch.maximum(own, EAGER_SLACK * spread.eager)
-            if spread.idle is not None:
-                unfair |= spread.idle & ~finite
         if spread is not None:
             mistake = torch.where(finite & (missed > allowed), missed, 0.0)
             unfair |= mistake > 0
@@ -336,6 +350,9 @@ class Rule:
         if special == Special() and self.fan_in > 1 and dtype == torch.float64:
             agrees |= ~finite & ~torch.isfinite(value)
         ratio = torch.where(agrees, 0.0, ratio)
+        for one in [] if spread is None else spread.without:
+            instead, _ = self._floating(found, one.eager, one.wide, one.spread, Special())
+            ratio = torch.where(one.idle & ~finite & ~(instead > ratio), instead, ratio)
         return torch.where(unfair, torch.nan, ratio), limit
 
     @property

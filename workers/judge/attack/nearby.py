@@ -19,6 +19,7 @@ NOISE_STEP = 2.0**-51
 _TINY = float(torch.finfo(torch.float32).smallest_normal)
 _SPLIT_TAIL = 2.0**24
 _REPLACED_SEED = 1
+_LARGE = 2.0**20
 
 
 def moved(
@@ -115,12 +116,59 @@ def replaced(values: Values, size: float, only: int | None = None) -> list[torch
     ]
 
 
-def enlarged(values: Values, size: float) -> list[torch.Tensor | None]:
-    """Return values in float64 with numbers as `replaced` has them for infinities, of their signs; NaN stays."""
+def enlarged(values: Values, size: float, sign: int = 0) -> list[torch.Tensor | None]:
+    """Return values in float64 with numbers as `replaced` has them for infinities, of their signs; NaN stays.
+
+    sign: infinities of the other sign become numbers of size 1; 0: none do.
+    """
     return [
-        value if one is None else torch.where(one.isinf(), one.sign() * size * share, one)
+        value
+        if one is None
+        else torch.where(one.isinf(), one.sign() * share * torch.where(one.sign() == -sign, 1.0, size), one)
         for value, (one, share) in zip(values, _with_shares(values), strict=True)
     ]
+
+
+def one_in_each_line(
+    values: Values, place: int, axis: int, number: int, most: int
+) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]] | None:
+    """Return values in float64 with numbers of their signs for infinities, but for one in each line along an axis.
+
+    In a line of at most `most` infinities `number` counts them; in a longer one it takes `most` at equal distances.
+    The second values have a large number for the one that is left. None where no line has as many.
+    """
+    value = values[place]
+    assert value is not None
+    infinite = value.to(torch.float64).isinf()
+    rank, count = infinite.cumsum(axis) - 1, infinite.sum(axis, keepdim=True)
+    wanted = torch.where(count > most, number * count // most, number)
+    chosen = infinite & (rank == wanted)
+    if not bool(chosen.any()):
+        return None
+    small, large = enlarged(values, 1.0), enlarged(values, _LARGE)
+    one, other = small[place], large[place]
+    assert one is not None
+    assert other is not None
+    kept = torch.where(chosen, value.to(torch.float64), one)
+    return [*small[:place], kept, *small[place + 1 :]], [
+        *small[:place],
+        torch.where(chosen, other, one),
+        *small[place + 1 :],
+    ]
+
+
+def with_signs(values: Values, number: int, rng: random.Random) -> list[torch.Tensor | None]:
+    """Return floating values of the same sizes: all above zero (0), all below (1), or of signs at random."""
+    found: list[torch.Tensor | None] = []
+    for value in values:
+        if value is None or not value.is_floating_point():
+            found.append(value)
+            continue
+        generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
+        share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
+        sign = torch.where(share < (0.0, 1.0, 0.5)[min(number, 2)], -1.0, 1.0)
+        found.append((value.to(torch.float64).abs() * sign).to(value.dtype))
+    return found
 
 
 def _with_shares(values: Values) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:

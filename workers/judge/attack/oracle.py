@@ -34,8 +34,11 @@ from warpsmith.workers.judge.attack.measure import (
     Rule,
     Special,
     Spread,
+    Without,
     Worst,
     backward_step,
+    grows_to,
+    idle,
     is_ordered,
     is_rounded_once,
 )
@@ -45,8 +48,10 @@ from warpsmith.workers.judge.attack.nearby import (
     lost_in_float64,
     moved,
     neighbours,
+    one_in_each_line,
     replaced,
     scaled,
+    with_signs,
 )
 from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
 from warpsmith.workers.judge.reference.baselines import OpRunners
@@ -64,6 +69,10 @@ CLOSE, NEAR = 0.25, 0.5
 """Bounds of the ratio from above below which it is not worth knowing nearer: without moved inputs, and with few."""
 NOT_STANDING = 0.99
 """The ratio of a failure that does not stand further from the ends of the dtype."""
+SINGLES = 16
+"""Infinities of a line that are looked at one by one."""
+SIGNS = 4
+"""Choices of signs with which it is seen whether a reference overflows in a sum: two of one sign, two at random."""
 _NEAR_END = 2.0**8
 _NEAR_TINY = 2.0**26
 
@@ -162,7 +171,7 @@ class Oracle:
         spreads = [Spread.of(one) for one in wide]
         made = 0
         for draws, enough in ((FEW, NEAR), (MANY, 1.0), (self.most, 1.0)):
-            if made and not self._look_around(workload, values, wide, spreads):
+            if made and not self._look_around(workload, values, found, wide, spreads):
                 return None
             for number in range(made, draws):
                 step, ties = self.rules[0].step, self._chooses
@@ -189,6 +198,18 @@ class Oracle:
         return again is not None and all(map(_alike, again, eager))
 
     def _look_around(
+        self,
+        workload: ResolvedWorkload,
+        values: Values,
+        found: Sequence[torch.Tensor],
+        wide: Sequence[torch.Tensor],
+        spreads: Sequence[Spread],
+    ) -> bool:
+        """Measure what is known before a failure stands beside `S`; false where the reference fails."""
+        measured = self._measure_around(workload, values, wide, spreads)
+        return measured and self._look_without_special(workload, values, found, wide, spreads)
+
+    def _measure_around(
         self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
     ) -> bool:
         """Measure eager's error at neighbours, float64's noise and jumps; false where the reference fails there."""
@@ -206,39 +227,127 @@ class Oracle:
             exact = self._reference("float64", workload, near)
             if exact is None or not self._add("eager", workload, near, exact, spreads, Spread.add_eager):
                 return False
-        if not self._look_at_ties(workload, values, wide, spreads):
-            return False
-        return self._look_without_special(workload, values, spreads)
+        return self._look_at_ties(workload, values, wide, spreads)
 
-    def _look_without_special(self, workload: ResolvedWorkload, values: Values, spreads: Sequence[Spread]) -> bool:
+    def _look_without_special(
+        self,
+        workload: ResolvedWorkload,
+        values: Values,
+        found: Sequence[torch.Tensor],
+        wide: Sequence[torch.Tensor],
+        spreads: Sequence[Spread],
+    ) -> bool:
         """Find out what NaN and infinities of the inputs do, by other numbers; false where the reference fails there.
 
-        They are replaced in each input alone and in all together: one that does not matter may only be seen not to
-        where another input keeps its own, and the reverse.
+        They are replaced in all inputs together. In a sum also in each alone: one that weighs nothing may only be seen
+        to where another input keeps its own.
         """
         special = [place for place, value in enumerate(values) if _is_special(value)]
-        for only in (None, *special) if len(special) > 1 else special:
-            found = [self._reference("float64", workload, replaced(values, size, only)) for size in REPLACED]
-            if not self._enter(Spread.add_replaced, spreads, found):
-                return False
         if not special:
             return True
-        found = [self._reference("float64", workload, enlarged(values, size)) for size in ENLARGED]
-        return self._enter(Spread.add_enlarged, spreads, found)
+        sums = self.rules[0].fan_in > 1
+        for only in (None, *special) if sums and len(special) > 1 else (None,):
+            if not self._look_without(workload, values, only, wide, spreads):
+                return False
+        return not sums or self._look_for_infinities(workload, values, found, wide, spreads)
 
-    def _enter(
+    def _look_without(
         self,
-        add: Callable[[Spread, Sequence[torch.Tensor]], None],
+        workload: ResolvedWorkload,
+        values: Values,
+        only: int | None,
+        wide: Sequence[torch.Tensor],
         spreads: Sequence[Spread],
-        found: Sequence[Sequence[torch.Tensor] | None],
     ) -> bool:
-        """Add to each spread its result of several calls of the reference; false where one failed."""
-        whole = [one for one in found if one is not None]
-        if len(whole) < len(found):
+        """Measure what results that are not finite are without NaN and infinities of one input, or of all."""
+        others = [self._reference("float64", workload, replaced(values, size, only)) for size in REPLACED]
+        known = [one for one in others if one is not None]
+        if len(known) < len(others):
             return False
-        for at, spread in enumerate(spreads):
-            add(spread, [one[at] for one in whole])
+        same = [idle([one[at] for one in known]) & ~torch.isfinite(exact) for at, exact in enumerate(wide)]
+        if not any(bool(one.any()) for one in same):
+            return True
+        given = [
+            one if one is None or value is None else one.to(value.dtype)
+            for one, value in zip(replaced(values, 1.0, only), values, strict=True)
+        ]
+        eager, exact = self._reference("eager", workload, given), self._reference("float64", workload, given)
+        if eager is None or exact is None:
+            return False
+        around = [Spread.of(one) for one in exact]
+        if not self._measure_around(workload, given, exact, around):
+            return False
+        for number in range(self.most):
+            inputs = moved(given, self.rules[0].step, self.rng, number, self.accuracy)
+            if not self._add("float64", workload, inputs, exact, around, Spread.add):
+                return False
+        for each in zip(spreads, same, eager, exact, around, strict=True):
+            each[0].without.append(Without(*each[1:]))
         return True
+
+    def _look_for_infinities(
+        self,
+        workload: ResolvedWorkload,
+        values: Values,
+        found: Sequence[torch.Tensor],
+        wide: Sequence[torch.Tensor],
+        spreads: Sequence[Spread],
+    ) -> bool:
+        """Find where NaN comes of infinities that weigh nothing beside some that count, all to one infinity.
+
+        The result must grow to that infinity with all of them, and to no other with those of one sign. Taken one by
+        one, each makes the result this infinity or a number; or NaN, and its size does not matter.
+        """
+        grown: list[list[torch.Tensor]] = []
+        for sign in (0, 1, -1):
+            pair = [self._reference("float64", workload, enlarged(values, size, sign)) for size in ENLARGED]
+            known = [one for one in pair if one is not None]
+            if len(known) < len(pair):
+                return False
+            grown.append([grows_to([one[at] for one in known]) for at in range(len(wide))])
+        open_ = [
+            exact.isnan() & (one.to(torch.float64) == whole) & (up != -whole) & (down != -whole)
+            for exact, one, whole, up, down in zip(wide, found, *grown, strict=True)
+        ]
+        if not any(bool(one.any()) for one in open_):
+            return True
+        plain = self._reference("float64", workload, enlarged(values, 1.0))
+        if plain is None:
+            return False
+        for place, value in enumerate(values):
+            if value is None or not _is_special(value):
+                continue
+            proven = [torch.zeros_like(one) for one in open_]
+            for axis in range(value.dim()):
+                along = self._one_by_one(workload, values, (place, axis), plain, grown[0])
+                if along is None:
+                    return False
+                proven = [one | other for one, other in zip(proven, along, strict=True)]
+            open_ = [one & other for one, other in zip(open_, proven, strict=True)]
+        for spread, one, whole in zip(spreads, open_, grown[0], strict=True):
+            spread.towards = torch.where(one, whole, torch.nan)
+        return True
+
+    def _one_by_one(
+        self,
+        workload: ResolvedWorkload,
+        values: Values,
+        line: tuple[int, int],
+        plain: Sequence[torch.Tensor],
+        towards: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor] | None:
+        """Return where no infinity of an input, one in each line along an axis, makes but what it may; None: failed."""
+        right = [torch.ones(one.shape, dtype=torch.bool, device=one.device) for one in plain]
+        for number in range(SINGLES):
+            inputs = one_in_each_line(values, *line, number, SINGLES)
+            if inputs is None:
+                break
+            single, large = (self._reference("float64", workload, one) for one in inputs)
+            if single is None or large is None:
+                return None
+            for fine, one, other, without, whole in zip(right, single, large, plain, towards, strict=True):
+                fine.logical_and_(torch.isfinite(one) | (one == whole) | (one.isnan() & (other == without)))
+        return right
 
     def _look_at_ties(
         self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
@@ -304,7 +413,7 @@ class Oracle:
         """Check whether a failure near the ends of the dtype also stands further from them."""
         near_most, near_least = _nearness(values, worst)
         # What an honest sum of N terms, of any order, makes infinite: terms above the largest number by N.
-        down = BORDER * self.rules[0].fan_in if _sums_overflow(values, worst, self.rules[0].fan_in) else BORDER
+        down = BORDER * self.rules[0].fan_in if self._overflows_in_sums(workload, values, worst) else BORDER
         bounded = [
             item["shape"] is None or kind_of(item) != "float" or item.get("values", {}).get("range") is not None
             for item in workload["inputs"]
@@ -315,6 +424,23 @@ class Oracle:
                 if again is None or again.ratio <= 1:
                     return False
         return True
+
+    def _overflows_in_sums(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
+        """Return whether a failure may be an overflow of a sum that the op makes of its inputs as they are.
+
+        Eager itself then overflows at that element where inputs of the same sizes have other signs, and was right by
+        luck. A softmax or a maximum is right for all signs, however large its inputs are.
+        """
+        rule = self.rules[0]
+        if rule.ordered or not _sums_overflow(values, worst, rule.fan_in):
+            return False
+        at = next(number for number, one in enumerate(self.rules) if one.name == worst.tensor)
+        for number in range(SIGNS):
+            inputs = with_signs(values, number, self.rng)
+            eager, wide = (self._reference(mode, workload, inputs) for mode in ("eager", "float64"))
+            if eager is not None and wide is not None and _is_far(eager[at], wide[at], tuple(worst.index)):
+                return True
+        return False
 
     def _reference(self, mode: Mode, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor] | None:
         """Return what the reference makes of values; None where it fails on them, which makes them unfair."""
@@ -386,6 +512,13 @@ def _is_of_one_class(worst: Worst) -> bool:
     return classes[0] == classes[1]
 
 
+def _is_far(eager: torch.Tensor, wide: torch.Tensor, index: tuple[int, ...]) -> bool:
+    """Check whether eager misses a finite element by half of the root mean square of the result, or is not finite."""
+    own, exact = eager[index].to(torch.float64), wide[index]
+    size = torch.where(wide.isfinite(), wide, 0.0).square().mean().sqrt()
+    return bool(exact.isfinite()) and not bool((own - exact).abs() <= size / 2)
+
+
 def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
     """Return whether a failure may be an overflow of a sum of as many terms, each as large as an input's."""
     if _is_of_one_class(worst):
@@ -394,7 +527,7 @@ def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
         if value is not None and value.is_floating_point():
             size = value.to(torch.float64).abs()
             sums = torch.float64 if value.dtype == torch.float64 else torch.float32
-            if bool((size.isfinite() & (size > torch.finfo(sums).max / (_NEAR_END * fan_in))).any()):
+            if bool((size.isfinite() & (size > torch.finfo(sums).max / (BORDER * fan_in))).any()):
                 return True
     return False
 
