@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -450,16 +450,25 @@ def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
     assert "crash: " in refused(top=top)
 
 
+def analyses() -> set[psutil.Process]:
+    """The processes of this one that analyse files; one that ended meanwhile has no command line."""
+    found = set()
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if "warpsmith.workers.judge.analysis" in child.cmdline():
+                found.add(child)
+    return found
+
+
 def test_one_process_analyses_file_after_file_and_is_started_again() -> None:
     """What one file breaks, its module or its process, the next does not see."""
     broken = "import torch\ntorch.relu = None\nimport os\nos._exit(0)"
+    before = analyses()
     with Analyser(None) as analyse:
         with pytest.raises(SpecErrors, match="crash: "):
             import_op([problem_file(top=broken)], None, analyse)
         assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
-        (process,) = [
-            child for child in psutil.Process().children() if "warpsmith.workers.judge.analysis" in child.cmdline()
-        ]
+        (process,) = analyses() - before
         process.kill()
         process.wait()
         assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
