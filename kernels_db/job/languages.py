@@ -12,6 +12,10 @@ Compiler = Literal["g++", "nvrtc", "triton", "cute"]
 """What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, CuTe DSL. The last two build functions."""
 
 
+CUTE_KERNEL = "kernel_cutlass_"
+"""What CuTe DSL puts before the name of a kernel's function; behind it stand `_` and the types of its arguments."""
+
+
 @dataclass(frozen=True)
 class Language:
     """One language.

@@ -27,6 +27,8 @@ LABELS = {
     "cost_usd_a_day": "US dollars for models today",
     DEVICE_SECONDS: "device seconds today",
 }
+_DUE = "spending"
+"""Where a session keeps what its transaction is to add, by team and day."""
 UTC = "%Y-%m-%d %H:%M UTC"
 OPEN_STATES = ("queued", "running", "paused")
 
@@ -119,9 +121,6 @@ def _spend(session: Session) -> None:
 @event.listens_for(Session, "after_rollback")
 def _forget(session: Session) -> None:
     session.info.pop(_DUE, None)
-
-
-_DUE = "spending"
 
 
 @cache

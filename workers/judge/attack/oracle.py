@@ -260,9 +260,8 @@ class Oracle:
         spreads: Sequence[Spread],
     ) -> bool:
         """Measure what results that are not finite are without NaN and infinities of one input, or of all."""
-        others = [self._reference("float64", workload, replaced(values, size, only)) for size in REPLACED]
-        known = [one for one in others if one is not None]
-        if len(known) < len(others):
+        known = self._references(workload, [replaced(values, size, only) for size in REPLACED])
+        if known is None:
             return False
         same = [idle([one[at] for one in known]) & ~torch.isfinite(exact) for at, exact in enumerate(wide)]
         if not any(bool(one.any()) for one in same):
@@ -300,9 +299,8 @@ class Oracle:
         """
         grown: list[list[torch.Tensor]] = []
         for sign in (0, 1, -1):
-            pair = [self._reference("float64", workload, enlarged(values, size, sign)) for size in ENLARGED]
-            known = [one for one in pair if one is not None]
-            if len(known) < len(pair):
+            known = self._references(workload, [enlarged(values, size, sign) for size in ENLARGED])
+            if known is None:
                 return False
             grown.append([grows_to([one[at] for one in known]) for at in range(len(wide))])
         open_ = [
@@ -342,9 +340,10 @@ class Oracle:
             inputs = one_in_each_line(values, *line, number, SINGLES)
             if inputs is None:
                 break
-            single, large = (self._reference("float64", workload, one) for one in inputs)
-            if single is None or large is None:
+            known = self._references(workload, inputs)
+            if known is None:
                 return None
+            single, large = known
             for fine, one, other, without, whole in zip(right, single, large, plain, towards, strict=True):
                 fine.logical_and_(torch.isfinite(one) | (one == whole) | (one.isnan() & (other == without)))
         return right
@@ -450,6 +449,16 @@ class Oracle:
             if fault.external:
                 raise
             return None
+
+    def _references(self, workload: ResolvedWorkload, several: Sequence[Values]) -> list[list[torch.Tensor]] | None:
+        """Return what the reference makes of several inputs in float64; None where it fails on one."""
+        found = []
+        for values in several:
+            one = self._reference("float64", workload, values)
+            if one is None:
+                return None
+            found.append(one)
+        return found
 
     def _rounds_once(self, values: Values) -> bool:
         """Return whether eager rounds floating results alone; not where it fails, or a result is no floating number."""

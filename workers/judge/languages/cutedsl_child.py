@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from warpsmith.kernels_db.job.languages import CUTE_KERNEL
 from warpsmith.kernels_db.runtime import CompileError, HostError, cutedsl
 from warpsmith.kernels_db.runtime.cutedsl_build import Argument, TensorFacts
 from warpsmith.kernels_db.runtime.cutedsl_host import HostLaunch
@@ -107,7 +108,7 @@ class Compiler:
 
     def short(self, kernel: str) -> str:
         """Return the name of a kernel's function: the DSL adds the types of its arguments."""
-        plain = kernel.removeprefix("kernel_cutlass_")
+        plain = kernel.removeprefix(CUTE_KERNEL)
         return next((name for name in self.names if plain.startswith(f"{name}_")), plain[:80])
 
     def launches(self) -> list[dict[str, Any]]:

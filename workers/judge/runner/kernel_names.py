@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
+from warpsmith.kernels_db.job.languages import CUTE_KERNEL
+
 Source = Literal["cupti", "launches"]
 """Where kernel names come from.
 
@@ -31,7 +33,6 @@ class Ran(NamedTuple):
 
 
 _DRIVER = re.compile(r"Mem(cpy|set)\b|(Context|Stream|Event) (Sync|Wait)")
-_CUTE = "kernel_cutlass_"
 _SCRATCH = re.compile(r"\bFillFunctor\b|\bdirect_copy_kernel_cuda\b|\bfill_kernel_cuda\b")
 """Kernels that `torch.zeros`, `full` and `fill_` run, and `reshape`'s copy without a view."""
 _LIBRARIES = re.compile(
@@ -73,7 +74,7 @@ def _is_own(name: str, own: Collection[str]) -> bool:
     CuTe DSL puts a mark before a function's name and the types of its arguments behind it.
     """
     plain = base_name(name)
-    marked = plain.removeprefix(_CUTE)
+    marked = plain.removeprefix(CUTE_KERNEL)
     return plain in own or (marked != plain and any(marked.startswith(f"{one}_") for one in own))
 
 

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from warpsmith.kernels_db.job.languages import CUTE_KERNEL
+
 Tool = Literal["memcheck", "racecheck", "synccheck", "initcheck"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 
@@ -152,7 +154,7 @@ def _places(lines: Iterable[str]) -> frozenset[str]:
 def _naming(kernels: Collection[str]) -> re.Pattern[str]:
     """Return the pattern that finds any of these kernels' names, alone or as CuTe DSL writes them."""
     names = "|".join(map(re.escape, sorted(kernels)))
-    return re.compile(rf"(?<![\w$])({names}|kernel_cutlass_(?:{names})_[\w$]+)(?![\w$])")
+    return re.compile(rf"(?<![\w$])({names}|{CUTE_KERNEL}(?:{names})_[\w$]+)(?![\w$])")
 
 
 def _records(lines: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
