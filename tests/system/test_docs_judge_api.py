@@ -65,7 +65,7 @@ def test_the_first_program_and_the_reward_function(project: Path) -> None:
     first = next(block for language, block in BLOCKS if language == "python")
     (project / "first.py").write_text(first)
     words = run(project, "python", "first.py")
-    assert re.match(r"True \d\.\d+ right on the bench workloads", words.stdout), words.stdout + words.stderr
+    assert re.match(r"True \d+\.\d+ right on the bench workloads", words.stdout), words.stdout + words.stderr
     done = run(project, "python", "reward.py")
     assert done.returncode == 0, done.stderr
     right, wrong, *unreadable = ast.literal_eval(done.stdout)
