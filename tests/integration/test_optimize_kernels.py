@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 from torch import fx, nn
-from torch._functorch import config as functorch_config
-from torch._inductor import config as inductor_config
 
 import warpsmith
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, exported
@@ -156,28 +153,13 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: build(exported(spec, source), directory / name) for name, (spec, source) in made.items()}
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Inductor's directory for these tests: code that two of them have alike is compiled once."""
-    return tmp_path_factory.mktemp("inductor")
-
-
-@contextmanager
-def keeping_graphs(wanted: bool) -> Iterator[None]:
-    """Whether Inductor keeps graphs in its directory, and takes them from there."""
-    with inductor_config.patch(fx_graph_cache=wanted), functorch_config.patch(enable_autograd_cache=wanted):
-        yield
-
-
 @pytest.fixture(autouse=True)
-def _fresh(objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is known of any region, and Inductor keeps no graph: those that it knows are rewritten by no pass."""
+def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of any region, and Inductor has compiled nothing."""
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(objects))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)
-    with keeping_graphs(False):
-        yield
 
 
 def served(package: Path) -> int:
@@ -446,10 +428,9 @@ def test_gradients_are_pytorchs(packages: dict[str, Path]) -> None:
 def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(
     packages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
     said = []
-    with torch.no_grad(), keeping_graphs(True):
+    with torch.no_grad():
         for _ in range(2):
             torch._dynamo.reset()
             fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
@@ -461,7 +442,7 @@ def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(
     assert said[1][1] == 1, "nothing was compared or timed again"
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "moved" / "kernels"))
     torch._dynamo.reset()
-    with torch.no_grad(), keeping_graphs(True):
+    with torch.no_grad():
         fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
         fast(x)
     assert "1 of 1 places of kernels taken" in fast.report(), "Inductor's cache alone is not enough"

@@ -366,9 +366,8 @@ def test_a_minimum_that_is_not_reached_ends_the_job(cache: Path, tmp_path: Path)
 
 
 @whole
-def test_a_minimum_that_is_reached_lets_the_job_pass(cache: Path) -> None:
-    with JudgeClient(cache=cache) as judge:
-        verdict = judge.judge(_job("isolated"), timeout_s=TIMEOUT_S)
+def test_a_minimum_that_is_reached_lets_the_job_pass(judge: JudgeClient) -> None:
+    verdict = judge.judge(_job("isolated"), timeout_s=TIMEOUT_S)
     assert verdict["gate"] in RIGHT, verdict["reason"]
     assert verdict["sandbox"]["level"] == "isolated"
 
