@@ -35,12 +35,12 @@ _TRIES = 200
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on now. Raises OSError where _TRIES of them are taken."""
-    for port in random.SystemRandom().sample(PORTS, _TRIES):
+    """Return a port that nothing listens on now. Raises OSError where all that it tries are taken."""
+    for port in random.SystemRandom().sample(PORTS, min(_TRIES, len(PORTS))):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise OSError(f"found no free port of {_TRIES} from {PORTS.start} to {PORTS.stop - 1}")
+    raise OSError(f"found no free port from {PORTS.start} to {PORTS.stop - 1}, tried {min(_TRIES, len(PORTS))} of them")
 
 
 def family(pid: int) -> list[psutil.Process]:

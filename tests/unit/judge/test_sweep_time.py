@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import steps_support
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates import verdict
@@ -71,7 +72,7 @@ class Run:
 def test_a_wait_for_the_device_takes_nothing_of_the_sweep(
     clock: Clock, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run(clock, on_gpu, wait_s=2 * module.SWEEP_S)
+    run = Run(clock, on_gpu, wait_s=2 * SWEEP_S)
 
     def timed(job_run: Run, entry: Any, workloads: list[Any], _plan: Any) -> None:
         if not on_gpu:
@@ -93,7 +94,7 @@ def test_a_sweep_ends_after_its_own_device_seconds(clock: Clock, monkeypatch: py
     run = Run(clock, on_gpu=True, wait_s=0.0)
 
     def timed(_run: Run, entry: Any, workloads: list[Any], _plan: Any) -> None:
-        clock.pass_by(2 * module.SWEEP_S)
+        clock.pass_by(2 * SWEEP_S)
         entry.history.append({workload["id"]: 1.0 for workload in workloads})
 
     monkeypatch.setattr(module, "_time", timed)
