@@ -110,10 +110,10 @@ def lives(judge: Judge) -> int:
 
 def test_one_that_takes_too_long_is_ended_and_those_behind_it_lose_nothing(scripted: Judge) -> None:
     """A judge's start counts as its first candidate's time, so that is not too short."""
-    told = list(scripted.map(scenario.OP, ["a", "hang", "b", "hang", "c"], language="cpp", timeout=2.5))
+    told = list(scripted.map(scenario.OP, ["a", "hang", "b", "hang", "c"], language="cpp", timeout=1.5))
     assert [one.unjudged for one in told] == [None, "timeout", None, "timeout", None]
     assert [one.reason for one in told if one.accepted] == ["a", "b", "c"]
-    assert told[1].reason == "no verdict within 2.5 s"
+    assert told[1].reason == "no verdict within 1.5 s"
 
 
 @pytest.mark.nightly
