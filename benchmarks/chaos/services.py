@@ -6,6 +6,7 @@ None of the machine's shared services is touched: what is killed, stopped, froze
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -27,11 +28,19 @@ LOG_LINES = 20
 """How much of a log an error shows."""
 
 
+PORTS = range(10_000, 32_768)
+"""Where `free_port` looks: below the ports that Linux gives to outgoing connections (ip_local_port_range), of which one
+might take a port before the service binds it that it was chosen for."""
+_TRIES = 200
+
+
 def free_port() -> int:
-    """Return a port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nothing listens on now. Raises OSError where all that it tries are taken."""
+    for port in random.SystemRandom().sample(PORTS, min(_TRIES, len(PORTS))):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"found no free port from {PORTS.start} to {PORTS.stop - 1}, tried {min(_TRIES, len(PORTS))} of them")
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -33,6 +33,8 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 _LOADING = "[aria-busy=true], [role=status][aria-label=Loading]"
 
+expect.set_options(timeout=PATIENCE_MS)  # five seconds otherwise, which a busy machine may need for a page
+
 
 @contextmanager
 def browser() -> Iterator[Browser]:
@@ -62,7 +64,7 @@ class Visit:
         """Go to a page and wait until nothing on it is loading."""
         self.page.goto(self.base + path)
         self.page.wait_for_selector("h1")
-        expect(self.page.locator(_LOADING)).to_have_count(0, timeout=PATIENCE_MS)
+        expect(self.page.locator(_LOADING)).to_have_count(0)
         return self.page
 
     def watch(self, page: Page) -> None:

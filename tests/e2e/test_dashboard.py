@@ -20,7 +20,7 @@ from tests.e2e.browsing import NARROW, WIDE, Visit, barriers, pages_of, small_te
 from tests.e2e.test_agent import IDEA
 from tests.e2e.test_main_job import USE
 from tests.support import scenario
-from tests.support.launching import PATIENCE_S, family, up, warpsmith, write_scenario
+from tests.support.launching import PATIENCE_S, family, living, up, warpsmith, write_scenario
 
 WAIT_MS = 1000 * 2 * PATIENCE_S
 # The kernel that an earlier search kept is planted in the next one: to be no duplicate, this one runs backwards.
@@ -114,7 +114,7 @@ def test_a_search_from_the_form_to_a_package_in_use(chromium: Browser, house: Ho
 
 def lose_the_connection(house: House) -> None:
     """Kill the process that serves the page; the launcher starts another on the same socket."""
-    [api] = [process for process in family(house.launcher) if "warpsmith.service.server.serve" in process.cmdline()]
+    [api] = [each for each in family(house.launcher) if "warpsmith.service.server.serve" in "".join(living([each]))]
     api.kill()
 
 

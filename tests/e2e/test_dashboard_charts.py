@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.e2e.browsing import NARROW, WIDE, barriers, small_text, visiting
 from tests.support.api_support import application, served, settings_for
 from tests.support.grown_search import grow
+from tests.support.waiting import wait_until
 
 VERY_WIDE = (1920, 1080)
 
@@ -50,13 +51,18 @@ def open_large(page: Page, title: str) -> None:
     button.focus()
     button.press("Enter")
     dialog = page.get_by_role("dialog", name=title)
-    after = dialog.get_by_role("img", name=title).bounding_box()
     window = page.viewport_size
     assert before
-    assert after
     assert window
-    assert after["width"] * after["height"] > before["width"] * before["height"]
-    assert after["y"] + after["height"] <= window["height"], "the whole plot is in the window"
+
+    def large_and_whole() -> bool:
+        """Drawn again in the place that it has in the dialog, and all of it in the window."""
+        after = dialog.get_by_role("img", name=title).bounding_box()
+        assert after
+        larger = after["width"] * after["height"] > before["width"] * before["height"]
+        return larger and after["y"] + after["height"] <= window["height"]
+
+    wait_until(large_and_whole, what=f"a larger plot, whole in the window: {title}")
     plot = dialog.get_by_role("application")
     plot.focus()
     plot.press("ArrowRight")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import warpsmith
+from tests.support.waiting import wait_until
 from warpsmith.workers.recording.calls import files_of, read_calls
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,10 +132,18 @@ def test_a_place_that_cannot_be_written_leaves_the_process_alone(tmp_path: Path)
 
 
 def test_a_worker_that_is_killed_keeps_what_was_written(tmp_path: Path) -> None:
-    script = SCRIPT + "import time, os, signal\ntime.sleep(0.6)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     quick = "from warpsmith.workers.recording import tally\ntally.WRITE_EVERY_S = 0.1\n"
     start = "from warpsmith.workers.recording.start import start\nstart()\n"
-    (tmp_path / "model.py").write_text(quick + start + script)
-    done = python("model.py", env=environment(tmp_path / "calls.json"), cwd=tmp_path)
-    assert done.returncode == -9
-    assert read_calls([tmp_path / "calls.json"]).by_name() == {"__main__.Norm": 3}
+    (tmp_path / "model.py").write_text(f"{quick}{start}{SCRIPT}import time\ntime.sleep(600)\n")
+    record = tmp_path / "calls.json"
+    with subprocess.Popen([sys.executable, "model.py"], env=environment(record), cwd=tmp_path) as process:
+
+        def written() -> bool:
+            return bool(files_of(record)) and read_calls([record]).by_name() == {"__main__.Norm": 3}
+
+        try:
+            wait_until(lambda: written() or process.poll() is not None, 120)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert read_calls([record]).by_name() == {"__main__.Norm": 3}

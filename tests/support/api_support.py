@@ -129,7 +129,7 @@ def served(app: FastAPI) -> Iterator[str]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not server.started:
             if time.monotonic() > deadline or not thread.is_alive():
                 pytest.fail("the server did not start")
@@ -138,7 +138,7 @@ def served(app: FastAPI) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=10)
+            thread.join(timeout=60)
             assert not thread.is_alive()
 
 

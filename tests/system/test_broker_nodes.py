@@ -73,7 +73,8 @@ def freezing(rabbitmq_url: str) -> Iterator[tuple[str, Silenced]]:
     node.close()
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.nightly  # as all that need a RabbitMQ, which .ci/run has for them alone
+@pytest.mark.timeout(30, func_only=True)  # the server's own commands take seconds each
 def test_a_sender_leaves_a_node_that_froze(freezing: tuple[str, Silenced], monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing waits for no answer of it: with the limits below the test would end by its own."""
     addresses, node = freezing
@@ -88,6 +89,6 @@ def test_a_sender_leaves_a_node_that_froze(freezing: tuple[str, Silenced], monke
         assert dispatch.send(app, [Message("at_2", QUEUE)]) == 1
         with Connection(addresses.split(";")[1]) as connection:
             queue = connection.SimpleQueue(app.amqp.queues[QUEUE](connection.default_channel))
-            assert [json.loads(queue.get(timeout=5).body)[0] for _ in range(2)] == [["at_1"], ["at_2"]]
+            assert [json.loads(queue.get(timeout=20).body)[0] for _ in range(2)] == [["at_1"], ["at_2"]]
     finally:
         app.close()

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
+from benchmarks.chaos.services import free_port
 from tests import compose
 from tests.services import die_with_parent
 from tests.support.launching import REPOSITORY, write_scenario
@@ -24,7 +25,6 @@ from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.service.client.http import Client
-from warpsmith.service.local.listening import listen
 
 VARIABLES = {
     "WARPSMITH_DB_PASSWORD": "db-secret",
@@ -45,8 +45,7 @@ class Deployment:
         self.home = home
         self.database_url = database_url
         self.broker_url = broker_url
-        with listen("127.0.0.1", 0) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         home.mkdir()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.chaos.services import free_port
 from tests import REPOSITORY
 from tests.services import absent, die_with_parent
 from tests.support.api_support import SEARCH
@@ -39,7 +40,7 @@ class Site:
 
     def client(self, **headers: str) -> httpx.Client:
         context = ssl.create_default_context(cafile=str(self.certificate))
-        return httpx.Client(base_url=f"https://{NAME}:{self.tls}", verify=context, headers=headers, timeout=10)
+        return httpx.Client(base_url=f"https://{NAME}:{self.tls}", verify=context, headers=headers, timeout=30)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     database.upgrade()
     key = auth.create_key(database, "proxy")
     database.dispose()
-    plain, tls, api = (_free_port() for _ in range(3))
+    plain, tls, api = (free_port() for _ in range(3))
     certificate = home / "fullchain.pem"
     make = [
         "openssl",
@@ -128,7 +129,7 @@ def _adapt(home: Path, plain: int, tls: int, api: int) -> str:
         "listen 443 ": f"listen 127.0.0.1:{tls} ",
         "127.0.0.1:8420": f"127.0.0.1:{api}",
         "/etc/nginx/tls": str(home),
-        "client_header_timeout 10s": "client_header_timeout 1s",
+        "client_header_timeout 10s": "client_header_timeout 2s",
         "limit_conn peers 64": "limit_conn peers 8",
     }
     for before, after in changes.items():
@@ -140,19 +141,13 @@ def _adapt(home: Path, plain: int, tls: int, api: int) -> str:
     return re.sub(r"^http \{", f"http {{ {places}", text, flags=re.MULTILINE)
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def _answers(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _await(ready: Callable[[], bool], home: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not ready():
         if time.monotonic() > deadline:
             logs = [path.read_text() for path in (home / "log", home / "error.log") if path.exists()]

@@ -19,7 +19,7 @@ from tests.support.api_support import add_events, problem, seed, served, setting
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.server.app import create_app
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Api:

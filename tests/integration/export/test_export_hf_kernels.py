@@ -308,6 +308,7 @@ def library(request: pytest.FixtureRequest, wheels: Path) -> Path:
         requirements = wheels / f"{place.name}.txt"
         requirements.write_text(pins)
         command = ["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+        command += ["--retries", "8"]  # for about a minute: an index that hiccups is no fault of an export's
         done = subprocess.run(
             [sys.executable, *command, "--target", str(installed), "-r", str(requirements)],
             capture_output=True,

@@ -4,7 +4,7 @@ counterexamples are asked at screening.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -89,10 +89,9 @@ CASES: dict[str, tuple[str, Sequence[ResolvedWorkload], str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        yield judge
+@pytest.fixture
+def client(judge: JudgeClient) -> JudgeClient:
+    return judge
 
 
 def job_of(name: str, *, wrong: bool, seconds: float, **named: Any) -> Job:
@@ -104,14 +103,14 @@ def job_of(name: str, *, wrong: bool, seconds: float, **named: Any) -> Job:
     return job
 
 
-def judge(client: JudgeClient, job: Job) -> Verdict:
+def verdict_on(client: JudgeClient, job: Job) -> Verdict:
     return client.judge(job, timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_wrong_kernel_that_the_families_accept_is_found(client: JudgeClient, name: str) -> None:
     """The search comes last: what fails as a counterexample has passed every family."""
-    verdict = judge(client, job_of(name, wrong=True, seconds=LONG_S))
+    verdict = verdict_on(client, job_of(name, wrong=True, seconds=LONG_S))
     assert (verdict["verdict"], verdict["gate"]) == ("rejected", "verify"), verdict["reason"]
     failure, attack = verdict["failure"], verdict["attack"]
     assert failure is not None
@@ -131,19 +130,19 @@ def test_what_was_found_is_asked_first_from_then_on(client: JudgeClient) -> None
     }
     job = job_of(name, wrong=True, seconds=0, level="screen")
     job["op"]["counterexamples"] = [found]
-    screened = judge(client, job)
+    screened = verdict_on(client, job)
     assert (screened["verdict"], screened["gate"]) == ("rejected", "screen"), screened["reason"]
     assert screened["failure"] is not None
     assert (screened["failure"]["kind"], screened["failure"]["recipe"]) == ("counterexample", found)
     job["candidate"] = job_of(name, wrong=False, seconds=0)["candidate"]
-    honest = judge(client, job)
+    honest = verdict_on(client, job)
     assert honest["verdict"] == "accepted", honest["reason"]
     assert "attack" not in honest
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_honest_kernel_passes(client: JudgeClient, name: str) -> None:
-    verdict = judge(client, job_of(name, wrong=False, seconds=SHORT_S))
+    verdict = verdict_on(client, job_of(name, wrong=False, seconds=SHORT_S))
     assert verdict["verdict"] == "accepted", verdict["reason"]
     attack = verdict["attack"]
     assert attack["counterexample"] is None
@@ -162,7 +161,7 @@ def test_a_call_that_ends_on_a_value_is_rejected_with_its_recipe(client: JudgeCl
         "language": "cpp",
         "source": cpp(code, "def run(x, m, y):\n    kernels.f(x, m, y, y.numel())\n"),
     }
-    verdict = judge(client, job)
+    verdict = verdict_on(client, job)
     assert (verdict["verdict"], verdict["gate"]) == ("rejected", "verify"), verdict["reason"]
     assert verdict["failure"] is not None
     assert verdict["failure"]["kind"] == "crash"
@@ -174,6 +173,6 @@ def test_a_recipe_that_the_op_has_outgrown_is_noted(client: JudgeClient) -> None
     stale: Recipe = {"workload": "small", "seed": 1, "changes": [{"input": "gone", "move": "fill", "number": 1.0}]}
     job = job_of("drops NaN", wrong=False, seconds=0, level="screen")
     job["op"]["counterexamples"] = [stale]
-    verdict = judge(client, job)
+    verdict = verdict_on(client, job)
     assert verdict["verdict"] == "accepted"
     assert "op.counterexamples[0].changes[0].input: found 'gone'" in verdict["reason"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from tests.support.steps_support import OP, TARGET, Driver
 from warpsmith.kernels_db.job.documents import Job
@@ -50,21 +49,20 @@ def asked_of(work: Work, seconds: float) -> Job:
     return job
 
 
-def test_what_one_verification_found_rejects_the_next_candidate_at_screening(db: Database, tmp_path: Path) -> None:
+def test_what_one_verification_found_rejects_the_next_candidate_at_screening(db: Database, judge: JudgeClient) -> None:
     op = parse_op({**OP.document(), **SMALL})
-    with JudgeClient(cache=tmp_path / "judge") as judge:
-        first = search_of(db, op)
-        work = first.until("verify")
-        verified = judge.judge(asked_of(work, 60.0), timeout_s=240)
-        assert (verified["verdict"], verified["gate"]) == ("rejected", "verify"), verified["reason"]
-        assert verified["failure"] is not None
-        assert verified["failure"]["workload"] == "small"
-        assert steps.complete_judge(db, work.attempt_id, "me", verified, first.now)
+    first = search_of(db, op)
+    work = first.until("verify")
+    verified = judge.judge(asked_of(work, 60.0), timeout_s=240)
+    assert (verified["verdict"], verified["gate"]) == ("rejected", "verify"), verified["reason"]
+    assert verified["failure"] is not None
+    assert verified["failure"]["workload"] == "small"
+    assert steps.complete_judge(db, work.attempt_id, "me", verified, first.now)
 
-        later = search_of(db, op)
-        told = request_context(later.until("code")).counterexamples
-        assert told == (verified["failure"]["description"],)
-        screened = judge.judge(asked_of(search_of(db, op).until("judge"), 0.0), timeout_s=240)
+    later = search_of(db, op)
+    told = request_context(later.until("code")).counterexamples
+    assert told == (verified["failure"]["description"],)
+    screened = judge.judge(asked_of(search_of(db, op).until("judge"), 0.0), timeout_s=240)
     assert (screened["verdict"], screened["gate"]) == ("rejected", "screen"), screened["reason"]
     assert screened["failure"] is not None
     assert screened["failure"]["kind"] == "counterexample"

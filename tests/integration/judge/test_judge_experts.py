@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -71,12 +70,6 @@ REASONS = {
 def small(experts: dict[str, str], source: str | None = judging.GOOD_NORM) -> Job:
     place = judging.layer_norm_workload("bench", "bench", 32, 64)
     return job(judging.LAYER_NORM, [place], source, experts=experts, time_s=0.05)
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("cache")) as client:
-        yield client
 
 
 @pytest.mark.alone

@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,7 @@ def test_what_a_candidate_forks_ends_with_it(unfiltered: JudgeClient) -> None:
     with _seen(name, 9):
         verdict = _candidate(client, body, before)
     assert verdict["gate"] in ("time", "physics"), verdict["reason"]  # right; its children take the clock's cores
-    wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name))
     _still_judges(client)
 
 
@@ -152,7 +152,7 @@ def test_a_fork_bomb_costs_its_own_verdict(unfiltered: JudgeClient) -> None:
     with _seen(name, 32):
         verdict = _candidate(client, body, LIBC, call_s=2.0)
     assert verdict["verdict"] == "rejected"
-    wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name))
     _still_judges(client)
 
 
@@ -289,7 +289,8 @@ def test_broken_lines_are_answered_and_the_end_of_input_ends_it(cache: Path) -> 
 
 
 def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # a runner that ended just now, as some do between two questions
+        os.kill(pid, signal.SIGKILL)
 
 
 def _at_work(client: JudgeClient) -> bool:
@@ -299,7 +300,7 @@ def _at_work(client: JudgeClient) -> bool:
 
 def test_a_runner_killed_from_outside_costs_a_repetition(client: JudgeClient) -> None:
     def kill() -> None:
-        wait_until(lambda: _at_work(client))
+        wait_until(lambda: _at_work(client), 60.0)
         assert client.pid is not None
         for pid in judging.runners_of(client.pid):
             _kill(pid)
@@ -313,7 +314,7 @@ def test_a_fork_server_killed_from_outside_costs_a_repetition(client: JudgeClien
     killed: list[int] = []
 
     def kill() -> None:
-        wait_until(lambda: _at_work(client))
+        wait_until(lambda: _at_work(client), 60.0)
         assert client.pid is not None
         killed.extend(judging.runners_of(client.pid))
         server = judging.fork_server_of(client.pid)
@@ -330,16 +331,19 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
     with JudgeClient(cache=cache) as own:
         left: list[int] = []
 
+        def whole() -> bool:
+            """Its fork server, the runners and itself: some of them end and are started while it works."""
+            left[:] = family(own.pid) if own.pid is not None and _at_work(own) else []
+            return len(left) >= 5
+
         def kill() -> None:
-            wait_until(lambda: own.pid is not None and _at_work(own), 60.0)
+            wait_until(whole, 60.0)
             assert own.pid is not None
-            left.extend(family(own.pid))
             _kill(own.pid)
 
         with judging.meanwhile(kill), pytest.raises(JudgeDied):
             own.judge(judging.job(LAYER_NORM, LAYER_NORMS, SLOW_NORM), timeout_s=TIMEOUT_S)
-        assert len(left) >= 5
-        wait_until(lambda: not any(alive(pid) for pid in left), 10.0)
+        wait_until(lambda: not any(alive(pid) for pid in left))
         _still_judges(own)
         assert own.pid not in left
 
@@ -362,7 +366,7 @@ def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Pa
         wait_until(lambda: judging.fork_server_of(judge) is not None, 60.0)
         below = family(judge)
         parent.kill()
-    wait_until(lambda: not any(alive(pid) for pid in below), 10.0)
+    wait_until(lambda: not any(alive(pid) for pid in below))
 
 
 @pytest.mark.nightly
@@ -378,7 +382,7 @@ def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
         with pytest.raises(JudgeTimeout):
             own.judge(judging.job(LAYER_NORM, LAYER_NORMS, endless, call_s=300.0), timeout_s=15.0, on_wait=watch)
         assert len(seen) >= 2
-        wait_until(lambda: not any(alive(pid) for pid in seen), 10.0)
+        wait_until(lambda: not any(alive(pid) for pid in seen))
 
 
 def test_what_on_wait_raises_ends_the_job(client: JudgeClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,12 +42,6 @@ def run(x, weight, bias, y):
     kernels.norm(x, weight, bias, y, x.numel() // n, n, TIMES)
 '''
 WORKLOADS = [judging.layer_norm_workload("bench", "bench", 64, 128), judging.layer_norm_workload("odd", "test", 3, 17)]
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("cache")) as client:
-        yield client
 
 
 def judged(judge: JudgeClient, source: str, level: Level = "screen", **more: Any) -> Verdict:

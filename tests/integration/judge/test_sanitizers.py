@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -120,10 +119,9 @@ HONEST = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        yield judge
+@pytest.fixture
+def client(judge: JudgeClient) -> JudgeClient:
+    return judge
 
 
 def judged(client: JudgeClient, source: str) -> Verdict:

@@ -140,7 +140,7 @@ def test_a_compilation_that_does_not_end_is_killed_with_all_it_started(tmp_path:
     with pytest.raises(CompileError):  # past its time; or, where it may start nothing, at once
         prepare(triton(forks), "triton", tmp_path, seconds=3)
     assert time.monotonic() - begun < 60
-    wait_until(lambda: not started(), 5)
+    wait_until(lambda: not started())
     assert prepare(candidate("cuda"), "cuda", tmp_path)["kernels"]
 
 
@@ -201,4 +201,4 @@ def test_the_server_ends_with_its_process_however_that_ends(tmp_path: Path) -> N
         pid = int(parent.stdout.readline())
         assert b"compile_server" in command(pid)
         parent.kill()
-    wait_until(lambda: not alive(pid), 10)
+    wait_until(lambda: not alive(pid))

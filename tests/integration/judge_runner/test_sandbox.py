@@ -198,7 +198,7 @@ time.sleep(600)
     with pytest.raises(RunnerFault, match="too many processes") as raised:
         field.runner(source, "compile", memory_bytes=8 << 30)  # their memory is not what is to end them
     assert raised.value.kind == "processes"
-    wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name))
 
 
 TRITON = """
@@ -294,7 +294,7 @@ def test_a_runner_dies_with_referee_and_fork_server_at_once(tmp_path: Path) -> N
         job = judging.job(LAYER_NORM, LAYER_NORMS, norm_candidate(body, before), call_s=60.0)
         with judging.meanwhile(kill), pytest.raises(Exception, match="ended with status"):
             judge.judge(job, timeout_s=TIMEOUT_S)
-        wait_until(lambda: not judging.named(name), 5.0)
+        wait_until(lambda: not judging.named(name))
 
 
 # Machines that can do less
@@ -366,9 +366,8 @@ def test_a_minimum_that_is_not_reached_ends_the_job(cache: Path, tmp_path: Path)
 
 
 @whole
-def test_a_minimum_that_is_reached_lets_the_job_pass(cache: Path) -> None:
-    with JudgeClient(cache=cache) as judge:
-        verdict = judge.judge(_job("isolated"), timeout_s=TIMEOUT_S)
+def test_a_minimum_that_is_reached_lets_the_job_pass(judge: JudgeClient) -> None:
+    verdict = judge.judge(_job("isolated"), timeout_s=TIMEOUT_S)
     assert verdict["gate"] in RIGHT, verdict["reason"]
     assert verdict["sandbox"]["level"] == "isolated"
 

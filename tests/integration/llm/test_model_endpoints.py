@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from tests.integration.llm.test_openai_model import REQUEST, settings
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, status
+from tests.support.waiting import wait_until
 from warpsmith.workers.llm.base import ModelBusy, ModelUnavailable
 from warpsmith.workers.llm.providers.endpoints import concurrency_of
 from warpsmith.workers.llm.providers.openai_model import OpenAIModel
@@ -109,7 +110,10 @@ def test_no_more_calls_at_once_than_allowed() -> None:
                 outcomes.append("busy")
 
         threads = [threading.Thread(target=call, args=(number >= 4,)) for number in range(6)]
-        for thread in threads:
+        for thread in threads[:4]:
+            thread.start()
+        wait_until(lambda: bool(server.requests))  # one of the four has a slot, so three calls at least are answered
+        for thread in threads[4:]:
             thread.start()
         for thread in threads:
             thread.join()

@@ -20,6 +20,9 @@ from warpsmith.kernels_db.store.tables import AttemptRow
 from warpsmith.workers import steps
 
 THREADS = 8
+SHORT_LEASE_S = 1.5
+"""After which what a killed process had is taken by another; a process that only waited for a core has not lost it."""
+PATIENCE_S = 120.0
 POLICY = {"name": "idea_beam"}
 
 
@@ -70,7 +73,7 @@ def play(url: str, search_id: str, seed: int) -> None:
     """A worker process: takes whatever is pending until the search has ended; advances, and reconciles too."""
     db = Database(url)
     driver = Driver(db, search_id, luck=random.Random(seed))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while driver.search().state in ("queued", "running"):
         assert time.monotonic() < deadline, "the search did not end"
         steps.advance(db, search_id, time.time(), driver.decide)
@@ -81,7 +84,7 @@ def play(url: str, search_id: str, seed: int) -> None:
             ).all()
         for attempt_id in driver.luck.sample(list(pending), min(2, len(pending))):
             owner = f"{os.getpid()}-{driver.owner()}"
-            work = steps.claim(db, attempt_id, owner, 0.5, time.time())
+            work = steps.claim(db, attempt_id, owner, SHORT_LEASE_S, time.time())
             if work is not None:
                 _complete(db, work, owner)
     db.dispose()
@@ -113,7 +116,7 @@ def test_processes_play_one_search_together(db: Database, kills: int) -> None:
     for process in processes:
         process.start()
     driver = Driver(db, search_id, small_policy())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     for process in processes[:kills]:
         seen = len(driver.events())
         while len(driver.events()) < seen + 3 and driver.search().state != "finished":
@@ -121,7 +124,7 @@ def test_processes_play_one_search_together(db: Database, kills: int) -> None:
             time.sleep(0.005)
         os.kill(process.pid or 0, signal.SIGKILL)
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_S)
     assert [process.exitcode for process in processes[kills:]] == [0, 0]
     driver.check()
     assert driver.search().state == "finished"

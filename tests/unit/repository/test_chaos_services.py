@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from benchmarks.chaos import rabbitmq
+from benchmarks.chaos import rabbitmq, services
 from benchmarks.chaos.hosts import Missing
 from benchmarks.chaos.services import Redis
 
@@ -79,3 +80,17 @@ def test_a_broker_that_is_full_takes_no_messages(tmp_path: Path) -> None:
         client.close()
     finally:
         server.stop()
+
+
+def test_a_chosen_port_is_none_that_an_outgoing_connection_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the choice and the start of a service another process may connect to somewhere."""
+    first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if first_outgoing <= services.PORTS.start:
+        pytest.skip(f"outgoing connections have ports from {first_outgoing} here")
+    assert max(services.free_port() for _ in range(100)) < first_outgoing
+    with socket.create_server(("127.0.0.1", services.free_port())) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(services, "PORTS", range(port, port + 1))
+        with pytest.raises(OSError, match=f"found no free port from {port} to {port}"):
+            services.free_port()
+    assert services.free_port() == port
