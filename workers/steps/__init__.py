@@ -22,7 +22,8 @@ died.
 States. Search: queued -> running -> finished | failed | cancelled; running <-> paused. Node: planned -> coding ->
 coded -> judging -> judged, with judged -> coding for a repair, and closed from coding. Attempt: pending -> running ->
 succeeded | failed | cancelled; running -> pending when its lease expires or it is deferred; running -> waiting ->
-pending for an ask. An unknown search or ask raises LookupError.
+pending for an ask; a ban cancels one that no worker does, which is pending again where the policy asks for it once more
+(`bans`). An unknown search or ask raises LookupError.
 
 A message without an answer is sent again after `resend_after_s`, then more and more rarely. Three unreadable calls in a
 row, of two steps, pause the search. A policy that raises, or asks for what the tree does not allow, fails its search

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.llm.base import ModelRequest
+from warpsmith.workers.steps.bans import take_back
 from warpsmith.workers.steps.budget_clock import set_clock
-from warpsmith.workers.steps.endings import close_node
 from warpsmith.workers.steps.rows import (
     Also,
     add_event,
-    close_attempt,
     ending,
     lock_search,
     message,
@@ -144,29 +143,6 @@ def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: fl
             return []
         attempt.sent_at = now
         return [message(attempt.id, attempt.kind, search.target)]
-
-
-def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) -> None:
-    """Withdraw the open asks of a banned node and end the steps that wait for them.
-
-    No answer is wanted for a node that is left out, and no round waits for it. A node without code is closed; one whose
-    code was to be repaired is again as it was judged.
-    """
-    of_node = select(AttemptRow).where(AttemptRow.node_id == node.id, AttemptRow.state == "waiting")
-    for attempt in session.scalars(of_node).all():
-        close_attempt(attempt, "cancelled", now)
-        session.execute(
-            update(AskRow).where(AskRow.attempt_id == attempt.id, AskRow.state == "open").values(state="withdrawn")
-        )
-        if attempt.kind == "ideate":
-            node.ideation = "done"
-        elif node.source is None:
-            close_node(session, search, node, "banned before its code was written", now)
-        else:
-            node.state = "judged"
-            level = select(VerdictRow.level).where(VerdictRow.node_id == node.id).order_by(VerdictRow.id.desc())
-            node.verification = "failed" if session.scalar(level.limit(1)) == "verify" else "none"
-        node.updated_at = now
 
 
 def overdue(now: float) -> ColumnElement[bool]:

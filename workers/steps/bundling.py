@@ -8,7 +8,8 @@ which no step is open: the host does that of its best (`judge.protocol.verificat
     held    ──> succeeded                     `warpsmith.workers.steps.merging`; the first verdict on a job counts
     held    ──> pending                       `give_back`: the step returns to its queue, and its job is void
     held    ──> pending or failed             `settle_unjudged`: of the steps that their host could not judge
-    held    ──> cancelled                     the search ended; verdicts that come back then change nothing
+    held    ──> cancelled                     the search ended, or the node was banned (`bans`); verdicts that come back
+                                              then change nothing
 
 Signatures are the caller's business: nothing here knows a key.
 """
@@ -130,7 +131,9 @@ def take_jobs(
             raise WrongState(f"search {search_id}", search.state, "running: only then do steps wait for a judge")
         waiting = session.scalars(
             select(AttemptRow)
+            .join(NodeRow, NodeRow.id == AttemptRow.node_id)
             .where(AttemptRow.search_id == search_id, AttemptRow.state == "pending", AttemptRow.kind.in_(JUDGED))
+            .where(NodeRow.mark.is_distinct_from("banned"))
             .order_by(AttemptRow.created_at, AttemptRow.id)
         ).all()
         if not waiting:

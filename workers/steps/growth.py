@@ -23,7 +23,7 @@ from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
-from warpsmith.workers.steps.rows import add_event, message, spend
+from warpsmith.workers.steps.rows import add_event, message, put_back, spend
 from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 
@@ -33,7 +33,7 @@ Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
 AT_ONCE = ("plant", "join")
 """Steps that take no attempt: they make nodes, and the policy is asked again."""
 
-_KNOWN = select(AttemptRow.node_id, AttemptRow.kind, AttemptRow.ordinal).where(
+_KNOWN = select(AttemptRow.node_id, AttemptRow.kind, AttemptRow.ordinal, AttemptRow.id, AttemptRow.state).where(
     AttemptRow.node_id.in_(bindparam("node_ids", expanding=True))
 )
 _INSERT = insert(AttemptRow)
@@ -138,18 +138,24 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
     by_id = {node.id: node for node in nodes if node.id in wanted}
     known = _known(session, by_id)
     attempts: list[dict[str, Any]] = []
+    again: list[Message] = []
     changed: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     for step in steps:
         node = _node_of(step, by_id)
-        if (node.id, step.kind, step.ordinal) in known:
+        key = (node.id, step.kind, step.ordinal)
+        taken_back = known.get(key)
+        if key in known and taken_back is None:
             continue
-        known.add((node.id, step.kind, step.ordinal))
+        known[key] = None
         opening = _opening(step, node)
         if node.id in unwritten:  # one UPDATE for what a step brought and for what is opened next
             for name, value in (opening | {"updated_at": now}).items():
                 setattr(unwritten[node.id], name, value)
         else:
             changed.setdefault(tuple(opening.items()), []).append(node.id)
+        if taken_back is not None:
+            again.append(_open_again(session, search, taken_back, step, now))
+            continue
         attempts.append(
             {
                 "id": new_id("at"),
@@ -171,14 +177,30 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
     if attempts:
         session.connection().execute(_INSERT, attempts)
         _start_round(session, search, steps, now)
+    if attempts or again:
         search.updated_at = now
-    return [message(attempt["id"], attempt["kind"], search.target) for attempt in attempts]
+    return again + [message(attempt["id"], attempt["kind"], search.target) for attempt in attempts]
 
 
-def _known(session: Session, nodes: dict[str, NodeView]) -> set[tuple[str, str, int]]:
-    """Return the attempts that these nodes had or have: none of them is made twice."""
+def _open_again(session: Session, search: SearchRow, attempt_id: str, step: Step, now: float) -> Message:
+    """Put a step that a ban took back into its queue again."""
+    attempt = session.get_one(AttemptRow, attempt_id, populate_existing=True)
+    put_back(attempt)
+    attempt.params, attempt.deferrals, attempt.not_before = dict(step.params), 0, 0.0
+    attempt.started_at, attempt.finished_at, attempt.sent_at = None, None, now
+    return message(attempt.id, attempt.kind, search.target)
+
+
+def _known(session: Session, nodes: dict[str, NodeView]) -> dict[tuple[str, str, int], str | None]:
+    """Return the attempts that these nodes had or have, none of which is made twice.
+
+    Each has its id where it is to be opened again: a ban took it back, and was lifted. A request for ideas is not.
+    """
     found = session.connection().execute(_KNOWN, {"node_ids": list(nodes)}) if nodes else ()
-    return {(node_id, kind, ordinal) for node_id, kind, ordinal in found}
+    return {
+        (node_id, kind, ordinal): attempt_id if state == "cancelled" and kind != "ideate" else None
+        for node_id, kind, ordinal, attempt_id, state in found
+    }
 
 
 def _opening(step: Step, node: NodeView) -> dict[str, Any]:

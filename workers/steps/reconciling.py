@@ -20,6 +20,7 @@ from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.asks import issue_again, overdue
+from warpsmith.workers.steps.bans import take_back_all
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import resting, take_up
@@ -89,6 +90,7 @@ def _see_to(session: Session, search: SearchRow, now: float, settings: Settings,
     for attempt in session.scalars(select(AttemptRow).where(of_search, _answered())).all():
         put_back(attempt)
     session.flush()
+    take_back_all(session, search, now)
     take_up(session, search, now, settings)
     if search.state == "paused":
         return []  # its asks stay open, and can be answered

@@ -19,7 +19,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.asks import take_back
+from warpsmith.workers.steps.bans import take_back
 from warpsmith.workers.steps.endings import renew_best
 from warpsmith.workers.steps.lifecycle import create_search
 from warpsmith.workers.steps.planting import adopt, digest_of, ideas_so_far, plan
@@ -105,10 +105,10 @@ def mark_node(
     A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
     and up to its limit (`MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
     it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
-    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for an
-    answer, or comes to, is taken back for good, so that no round waits for it; what builds on it stays. The best is
-    found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the search has
-    ended; LookupError for an unknown node.
+    step that a worker does still ends and is committed; one that is queued, travels in a bundle or waits for an answer
+    is taken back (`bans`), so that no round waits for it; what builds on it stays. The best is found anew where a ban
+    is set, lifted or replaced. Raises WrongState for a ban of the root and where the search has ended; LookupError for
+    an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))
@@ -124,12 +124,12 @@ def mark_node(
             before = node.mark
             node.mark = mark if wanted else None
             node.updated_at = now
-            if node.mark == "banned":
-                take_back(session, search, node, now)
+            taken = take_back(session, search, node, now) if node.mark == "banned" else []
             if "banned" in (before, node.mark):
                 renew_best(session, search)
             kind = MARKED[mark][0 if wanted else 1]
-            add_event(session, search, kind, now, node, best_node_id=search.best_node_id, **signed(by))
+            told = {"taken_back": taken} if taken else {}
+            add_event(session, search, kind, now, node, best_node_id=search.best_node_id, **told, **signed(by))
         session.flush()
         if also is not None:
             also(session, [node])

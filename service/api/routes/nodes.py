@@ -115,8 +115,8 @@ def unpin_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSu
 def ban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
     """Exclude the node: it is never again a parent, repaired, judged, verified, best or winner.
 
-    Its running steps are finished; a request that waits for an answer is withdrawn for good; nodes built on it stay.
-    409 on the root and where the search has ended."""
+    Steps that a worker does are finished; what is queued or in a bundle is taken back, and a request that waits for an
+    answer is withdrawn for good; nodes built on it stay. 409 on the root and where the search has ended."""
     return _mark(service, node_id, "banned", True, asker)
 
 

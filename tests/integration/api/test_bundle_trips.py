@@ -149,6 +149,7 @@ def test_a_verification_that_came_along_is_merged_once(client: TestClient, db: D
     assert (found["jobs"], found["merged"]) == (2, 2), "verifications that were not worth it are out for nobody"
 
 
+@on_both_databases("db")
 def test_a_dropped_or_settled_bundle_counts_what_its_listing_counts(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     report = merged(client, screened(bundle, 0, 2.0), verification_line(bundle), unjudged_line(bundle, 1))
@@ -158,6 +159,7 @@ def test_a_dropped_or_settled_bundle_counts_what_its_listing_counts(client: Test
     assert client.delete(f"/v1/bundles/{bundle.id}").json()["merged"] == 1
 
 
+@on_both_databases("db")
 def test_one_that_the_policy_asked_for_meanwhile_is_taken_over(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     merged(client, screened(bundle, 0, 2.0), screened(bundle, 1, 1.5))
@@ -167,6 +169,7 @@ def test_one_that_the_policy_asked_for_meanwhile_is_taken_over(client: TestClien
     assert [one.state for one in attempts(db, search_id) if one.kind == "verify"] == ["succeeded"]
 
 
+@on_both_databases("db")
 def test_one_that_a_worker_does_already_is_late(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     merged(client, screened(bundle, 0, 2.0), screened(bundle, 1, 1.5))
@@ -176,15 +179,36 @@ def test_one_that_a_worker_does_already_is_late(client: TestClient, db: Database
     assert [one.owner for one in attempts(db, search_id) if one.kind == "verify"] == ["a worker"]
 
 
+@on_both_databases("db")
 def test_one_of_a_candidate_that_is_rejected_or_banned_is_late(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     rejected = verdict_line(bundle, 0, language="cpp", verdict="rejected", gate="screen", score=None, score_ci95=None)
     (banned,) = (node.id for node in nodes(db, search_id) if node.seq == 2)
     assert client.post(f"/v1/nodes/{banned}/ban").status_code == 200
-    merged(client, rejected, screened(bundle, 1, 1.5))
+    report = merged(client, rejected, screened(bundle, 1, 1.5))
+    assert (report["merged"], report["late"]) == (1, 1), "what a ban took back is late"
     report = merged(client, verification_line(bundle, 0), verification_line(bundle, 1))
     assert report["late"] == 2, report
     assert not [attempt for attempt in attempts(db, search_id) if attempt.kind == "verify"]
+
+
+@on_both_databases("db")
+def test_a_ban_takes_back_what_travels_and_no_round_waits_for_it(client: TestClient, db: Database) -> None:
+    search_id, bundle = screening(client, db)
+    first, second = (node.id for node in nodes(db, search_id) if node.seq in (1, 2))
+    merged(client, screened(bundle, 0, 2.0))
+    assert client.post(f"/v1/nodes/{second}/ban").status_code == 200
+    assert [node.state for node in nodes(db, search_id) if node.id == second] == ["coded"]
+    waiting = {attempt.node_id for attempt in attempts(db, search_id) if attempt.state == "pending"}
+    assert first in waiting, "the round has settled, and its best is verified"
+    line = screened(bundle, 1, 9.0)
+    told = merged(client, line)["lines"][0]
+    assert (told["outcome"], told["detail"]) == ("late", "its step is cancelled")
+    assert client.delete(f"/v1/nodes/{second}/ban").status_code == 200
+    again = [attempt for attempt in attempts(db, search_id) if attempt.node_id == second]
+    assert [(attempt.kind, attempt.state) for attempt in again if attempt.kind == "judge"] == [("judge", "pending")]
+    assert merged(client, line)["lines"][0]["detail"] == "its step is pending"
+    assert len(bundled(client, search_id).jobs) == 2, "it travels again, with the verification of the first"
 
 
 def test_a_forged_or_partial_verification_is_refused(client: TestClient, db: Database) -> None:
@@ -226,6 +250,7 @@ def test_one_of_what_another_run_s_sweep_chose_is_refused(client: TestClient, db
     assert merged(client, verification_line(bundle, by=first))["merged"] == 1
 
 
+@on_both_databases("db")
 def test_one_that_was_not_judged_changes_nothing_and_goes_with_its_bundle(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     line = as_returned(unjudged_line(bundle.model_copy(update={"jobs": bundle.verifications})))
@@ -252,6 +277,7 @@ def test_a_bundle_says_what_a_further_candidate_must_beat(client: TestClient, db
 
 
 @pytest.mark.nightly
+@on_both_databases("db")
 def test_two_rounds_take_three_trips(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
     """Baselines and the first round, a repair and the second round: nothing but the judge's copy on the other host."""
     host = Elsewhere(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -361,7 +362,9 @@ def test_triton_without_a_gpu_is_interpreted_compiled_and_not_timed(client: Judg
     verdict = _judge(client, job)
     assert (verdict["verdict"], verdict["gate"]) == ("ambiguous", "time"), verdict["reason"]
     found = "no CUDA device: checked under Triton's interpreter on small, compiled for sm_90, not timed"
-    assert verdict["reason"] == found
+    compiled = f"compiled here by triton {version('triton')}: another minor version may compile otherwise"
+    assert verdict["reason"] == f"{found}; {compiled}"
+    assert verdict["versions"]["triton"] == version("triton")
     assert verdict["compile"]["kernels"][0]["registers"] is not None  # type: ignore[index]
     assert verdict["workloads"][0]["error"]["candidate"] is not None
     job = judging.job(

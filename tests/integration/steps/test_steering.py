@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tests.support.steps_support import Driver, create, idea, request, small_policy, verdict
+from tests.support.steps_support import LEASE_S, SETTINGS, Driver, create, idea, request, small_policy, verdict
 from warpsmith.kernels_db.spec.op import SpecError
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AskRow, EventRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.steps import steering
@@ -276,6 +276,87 @@ def test_a_ban_leaves_a_node_that_waits_to_be_repaired_as_it_was_judged(db: Data
     node = next(node for node in play.nodes() if node.id == repair.node.id)
     assert (node.state, node.verdict, node.repairs) == ("judged", "rejected", 1)
     assert play.end().state == "finished"
+    play.check()
+
+
+def pending(play: Player, kind: str) -> tuple[AttemptRow, NodeRow]:
+    """A pending step of this kind of a node that may be banned, and the node."""
+    for _ in range(40):
+        play.waiting += play.advance()
+        nodes = {node.id: node for node in play.nodes()}
+        for one in play.attempts():
+            if (one.kind, one.state) == (kind, "pending") and nodes[one.node_id].seq > 0:
+                return one, nodes[one.node_id]
+        assert play.complete(play.claim(play.waiting.pop(0).attempt_id))
+    raise AssertionError(f"no {kind} step came")
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        ("code", ("planned", "none", "none")),
+        ("judge", ("coded", "none", "none")),
+        ("verify", ("judged", "none", "none")),
+        ("ideate", ("judged", "done", "none")),
+    ],
+)
+def test_a_ban_takes_back_what_is_queued_and_no_round_waits_for_it(
+    db: Database, kind: str, left: tuple[str, str, str]
+) -> None:
+    play = Player(db, create(db, policy=FEW_ROUNDS), next_steps)
+    step, node = pending(play, kind)
+    steering.mark_node(db, node.id, "banned", True, play.now)
+    assert payloads(play, "node.banned")[-1]["taken_back"] == [kind]
+    (banned,) = (one for one in play.nodes() if one.id == node.id)
+    assert (banned.state, banned.ideation) == left[:2]
+    assert banned.verification != "open"
+    assert steps.claim(db, step.id, "a worker that has the message", 30.0, play.now) is None
+    play.check()
+    assert play.end().state == "finished", "no round waits for it"
+    assert [one.state for one in play.attempts() if one.id == step.id] == ["cancelled"]
+    play.check()
+
+
+@pytest.mark.parametrize("kind", ["code", "judge", "verify"])
+def test_what_a_ban_took_back_is_queued_again_once_it_is_lifted(db: Database, kind: str) -> None:
+    play = Player(db, create(db, policy=FEW_ROUNDS), next_steps)
+    step, node = pending(play, kind)
+    steering.mark_node(db, node.id, "banned", True, play.now)
+    steering.mark_node(db, node.id, "banned", False, play.now)
+    assert step.id in {message.attempt_id for message in play.advance()}
+    play.check()
+    assert play.complete(play.claim(step.id))
+    assert play.end().state == "finished"
+    assert [one.state for one in play.attempts() if one.id == step.id] == ["succeeded"]
+    play.check()
+
+
+def test_a_queued_repair_that_was_taken_back_is_the_same_repair_again(db: Database) -> None:
+    play = driver(db)
+    rejected = play.until("judge")
+    assert steps.complete_judge(db, rejected.attempt_id, "me", verdict("screen", "rejected"), play.now)
+    play.waiting += play.advance()
+    of_it = (rejected.node.id, "code", 1)
+    (repair,) = (one for one in play.attempts() if (one.node_id, one.kind, one.ordinal) == of_it)
+    assert repair.state == "pending"
+    steering.mark_node(db, rejected.node.id, "banned", True, play.now)
+    (node,) = (one for one in play.nodes() if one.id == rejected.node.id)
+    assert (node.state, node.verdict, node.repairs) == ("judged", "rejected", 0)
+    steering.mark_node(db, rejected.node.id, "banned", False, play.now)
+    assert repair.id in {message.attempt_id for message in play.advance()}
+    assert play.end().state == "finished"
+    play.check()
+
+
+def test_a_step_whose_worker_died_under_a_ban_is_taken_back(db: Database) -> None:
+    play = driver(db)
+    work = play.until("judge")
+    steering.mark_node(db, work.node.id, "banned", True, play.now)
+    assert [one.state for one in play.attempts() if one.id == work.attempt_id] == ["running"], "what runs is finished"
+    play.now += LEASE_S + 1
+    sent = steps.reconcile(db, play.now, SETTINGS, play.decide)
+    assert work.attempt_id not in {message.attempt_id for message in sent}
+    assert [one.state for one in play.attempts() if one.id == work.attempt_id] == ["cancelled"]
     play.check()
 
 

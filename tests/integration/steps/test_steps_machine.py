@@ -143,6 +143,10 @@ class Machine(RuleBasedStateMachine):
         """Time goes by and the reconciler comes."""
         self.driver.now += seconds
         self.queue += steps.reconcile(self.db, self.driver.now, SETTINGS, self.driver.decide)
+        if self.driver.search().state == "running":
+            banned = {node.id for node in self.driver.nodes() if node.mark == "banned"}
+            due = [step for step in self.driver.attempts() if step.not_before <= self.driver.now]
+            assert not [step for step in due if step.state == "pending" and step.node_id in banned and not step.sent_at]
 
     @rule()
     def pause(self) -> None:
@@ -183,6 +187,9 @@ class Machine(RuleBasedStateMachine):
         with suppress(steps.WrongState):
             steering.mark_node(self.db, node.id, mark, wanted, self.driver.now)
             assert (self.driver.nodes()[node.seq].mark == mark) == wanted
+            if mark == "banned" and wanted:
+                left = {step.state for step in self.driver.attempts() if step.node_id == node.id}
+                assert not left & {"pending", "waiting"}, "a ban takes back what nobody works on"
 
     @rule(calls=st.sampled_from([1, 5, 50, None]))
     def change_budget(self, calls: int | None) -> None:

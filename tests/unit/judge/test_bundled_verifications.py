@@ -105,11 +105,16 @@ def test_a_line_that_verifies_nothing_is_refused() -> None:
 
 
 def bundle_of(directory: Path, *lines: Any) -> list[SignedVerification]:
-    """What is read of a bundle's verifications.jsonl."""
+    """What is read of a bundle's verifications.jsonl with these lines."""
+    (directory / "verifications.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_again(directory)
+
+
+def read_again(directory: Path) -> list[SignedVerification]:
+    """What is read of the verifications.jsonl that lies there, of a bundle of one screening."""
     screening: Any = {**verification(0), "nonce": "s0"}
     screening["job"] = {**screening["job"], "level": "screen"}
     header: Any = {"id": "bn", "target": str(steps_support.TARGET)}
-    (directory / "verifications.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return read_verifications(directory, header, [screening])
 
 
@@ -143,3 +148,27 @@ def test_a_line_that_is_none_of_the_bundle_is_told(changes: dict[str, Any], mess
 def test_a_nonce_is_one_line_s_alone(tmp_path: Path) -> None:
     with pytest.raises(BadDirectory, match="line 2, nonce: found 'v0'"):
         bundle_of(tmp_path, line(), line())
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_file_verifies_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "verifications.jsonl").write_text(text)
+    assert read_verifications(tmp_path, {"id": "bn"}, []) == []  # type: ignore[typeddict-item]
+
+
+def test_of_a_file_that_was_cut_off_each_whole_line_counts_and_the_last_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle_of(tmp_path, line())
+    whole = (tmp_path / "verifications.jsonl").read_text()
+    (tmp_path / "verifications.jsonl").write_text(whole + whole[:70])
+    assert [one["nonce"] for one in read_again(tmp_path)] == ["v0"]
+    told = capsys.readouterr().err
+    assert "verifications.jsonl: line 2, found 70 characters that end within a line, expected a whole one" in told
+    assert "copy the file again" in told
+    (tmp_path / "verifications.jsonl").write_text(whole.removesuffix("\n"))
+    assert [one["nonce"] for one in read_again(tmp_path)] == ["v0"], "it lacks its line break alone"
+    assert capsys.readouterr().err == ""
+    (tmp_path / "verifications.jsonl").write_text(whole[:70] + "\n" + whole)
+    with pytest.raises(BadDirectory, match="line 1, found text that is not JSON"):
+        read_again(tmp_path)

@@ -23,7 +23,7 @@ from warpsmith.workers.judge.attack.measure import (
     is_rounded_once,
 )
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle, _alike
-from warpsmith.workers.judge.attack.recipe import describe
+from warpsmith.workers.judge.attack.recipe import build, describe
 from warpsmith.workers.judge.attack.search import search
 from warpsmith.workers.judge.attack.shrink import shrink
 from warpsmith.workers.judge.reference.indices import Indices
@@ -270,6 +270,36 @@ RARELY_WRONG: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
 }
 
 
+def wrong_where(meet: Callable[[Tensor, Tensor], Tensor], number: float, op: Candidate) -> Candidate:
+    """An op of two inputs that gives a number where both hold what `meet` says, and is right elsewhere."""
+    return lambda a, b: torch.where(meet(a, b), number, op(a, b))
+
+
+PAIRS: dict[str, tuple[str, Candidate, Candidate]] = {
+    "a difference": ("a - b", lambda a, b: a - b, wrong_where(lambda a, b: a.isinf() & (a == b), 0.0, torch.sub)),
+    "a sum": ("a + b", lambda a, b: a + b, wrong_where(lambda a, b: a.isinf() & (a == -b), 0.0, torch.add)),
+    # Who leaves out what is multiplied by zero has zero, and no other number.
+    "a product": ("a * b", lambda a, b: a * b, wrong_where(lambda a, b: a.isinf() & (b == 0), 1.0, torch.mul)),
+    "a product turned": ("a * b", lambda a, b: a * b, wrong_where(lambda a, b: b.isinf() & (a == 0), 1.0, torch.mul)),
+    "a quotient": ("a / b", lambda a, b: a / b, wrong_where(lambda a, b: a.isinf() & b.isinf(), 1.0, torch.div)),
+}
+
+
+@pytest.mark.parametrize("columns", [(16,), (4, 16)])
+@pytest.mark.parametrize("name", PAIRS)
+def test_infinities_of_two_inputs_meet_under_every_seed_and_without_time(name: str, columns: tuple[int, ...]) -> None:
+    expression, op, cheat = PAIRS[name]
+    where = workload("pair", "test", [tensor("a", (4, 16)), tensor("b", columns)], [output("y", (4, 16))])
+    reference = f"def run(a, b):\n    return {expression}\n"
+    wrong, honest = oracle_of(reference, where, cheat), oracle_of(reference, where, op)
+    for seed in range(4):
+        found, fine = (search(where, one.ask, random.Random(seed), 0.0).worst for one in (wrong, honest))
+        assert found is not None
+        assert found.failed
+        assert fine is not None
+        assert not fine.failed
+
+
 @pytest.mark.parametrize("name", RARELY_WRONG)
 def test_what_is_wrong_on_few_values_is_found_under_every_seed_and_without_time(name: str) -> None:
     oracle = oracle_of(*RARELY_WRONG[name])
@@ -328,6 +358,46 @@ def test_what_is_masked_may_be_skipped_whatever_stands_there() -> None:
             assert not ask(honest, plant("k", "inf", "some", draw), plant("v", value, "some", draw + 1)).failed
 
 
+ONE_OF_EACH = [plant("v", value, "one", draw, axis=0) for draw, value in enumerate(("nan", "inf", "-inf"), 1)]
+"""A change that every workload is asked: NaN and both infinities, here in values that some rows mask."""
+
+
+def asked_under(oracle: Oracle, seed: int) -> Answer:
+    return oracle.ask({"workload": oracle.workload["id"], "seed": seed, "changes": ONE_OF_EACH})
+
+
+def skipping_attention_of_whole_rows(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """The same, with NaN for a row that is masked whole, as PyTorch has it."""
+    return torch.where(seen.any(1, keepdim=True), skipping_attention(q, k, v, seen), torch.nan)
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 50), marks=pytest.mark.nightly)])
+def test_a_masked_nan_beside_an_infinity_that_counts_may_be_skipped_under_every_seed(seeds: range) -> None:
+    """The reference's is NaN, for zero times NaN is; the kernel's is the infinity, and was refused one time in four."""
+    oracle = oracle_of(MASKED, ATTENDED, skipping_attention_of_whole_rows)
+    infinite = 0
+    for seed in seeds:
+        answer = asked_under(oracle, seed)
+        assert not answer.failed, (seed, answer.worst)
+        values = [value for value in build(answer.recipe, ATTENDED, oracle.draw(seed)) if value is not None]
+        found = skipping_attention_of_whole_rows(*values)
+        read = torch.softmax((values[0] @ values[1].T).masked_fill(~values[3], -torch.inf), -1) @ values[2]
+        infinite += bool((read.isnan() & found.isinf()).any())
+    assert infinite, "the case is void: no NaN was masked beside an infinity"
+
+
+@pytest.mark.parametrize("number", [123.0, 0.0, "the other infinity", "no NaN that counts"])
+def test_beside_an_infinity_that_counts_masked_nan_is_no_other_number(number: float | str) -> None:
+    def wrong(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+        found = skipping_attention_of_whole_rows(q, k, v, seen)
+        if number == "no NaN that counts":
+            return torch.where(v.isinf().any(0), skipping_attention_of_whole_rows(q, k, v.nan_to_num(), seen), found)
+        return torch.where(found.isinf(), -found if isinstance(number, str) else number, found)
+
+    oracle = oracle_of(MASKED, ATTENDED, wrong)
+    assert any(asked_under(oracle, seed).failed for seed in range(12))
+
+
 @pytest.mark.parametrize(
     ("wrong", "changes"),
     [
@@ -361,6 +431,52 @@ def test_large_numbers_excuse_nothing_where_none_are_summed(reference: str, colu
     oracle = oracle_of(reference, where, candidate)
     for power in (114, 116):
         assert ask(oracle, {"input": "x", "move": "scale", "exponent": power}).failed
+
+
+SHARES = "def run(x):\n    return x / x.sum(-1, keepdim=True)\n"
+
+
+def shares(x: Tensor, sums: type[np.floating[Any]] = np.float32) -> Tensor:
+    """Shares of a row's sum, of which positive and negative numbers are a part each: as large as parts can be."""
+    with np.errstate(all="ignore"):
+        parts = [one.float().numpy().cumsum(-1, dtype=sums)[..., -1:] for one in (x.clamp(min=0), x.clamp(max=0))]
+        return (x.double() / torch.from_numpy(parts[0] + parts[1]).double()).to(x.dtype)
+
+
+def shares_up_to(most: float) -> Candidate:
+    """NaN for rows of larger numbers, none of which makes a sum infinite."""
+
+    def run(x: Tensor) -> Tensor:
+        fine = x.float().abs().amax(-1, keepdim=True) <= most
+        return torch.where(fine, (x.double() / x.double().sum(-1, keepdim=True)).to(x.dtype), torch.nan)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("dtype", "power", "candidate", "wrong"),
+    [
+        ("float32", 122, shares, False),
+        ("bfloat16", 122, shares, False),
+        ("float16", 10, shares, False),
+        # PyTorch sums float16 in float32: parts that overflow at 65,504 are the kernel's own.
+        ("float16", 10, lambda x: shares(x, np.float16), True),
+        # 4,096 numbers of 2^120 exceed the largest number by 2^4 to 2^6, and not by 4,096.
+        ("float32", 120, shares_up_to(2.0**108), True),
+        ("bfloat16", 120, shares_up_to(2.0**108), True),
+        ("float32", 112, shares_up_to(2.0**106), True),
+        ("float16", 10, shares_up_to(2.0**5), True),
+    ],
+)
+def test_sums_are_excused_by_as_much_as_they_can_overflow(
+    dtype: str, power: int, candidate: Candidate, wrong: bool
+) -> None:
+    where = workload("shares", "test", [tensor("x", (8, 4096), dtype=dtype)], [output("y", (8, 4096), dtype=dtype)])
+    large = {"input": "x", "move": "scale", "exponent": power}
+    oracle = oracle_of(SHARES, where, candidate)
+    answers = [oracle.ask({"workload": "shares", "seed": seed, "changes": [large]}) for seed in range(4)]
+    assert all(answer.worst is not None for answer in answers), "the case is void: nothing was fair"
+    assert [answer.failed for answer in answers] == [wrong] * 4
 
 
 def test_signs_show_a_sum_that_overflows_beside_rows_of_small_numbers() -> None:

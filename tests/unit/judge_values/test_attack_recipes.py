@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.jobs import output, scalar, tensor, workload
 from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.workers.judge.attack.bounds import bounds_of, integers_of
-from warpsmith.workers.judge.attack.openings import EQUAL, openings
+from warpsmith.workers.judge.attack.openings import EQUAL, MEETING, certain, openings
 from warpsmith.workers.judge.attack.oracle import Answer
 from warpsmith.workers.judge.attack.recipe import MOVES, BadRecipe, build, check_recipe, describe, moves_for, variant
 from warpsmith.workers.judge.attack.search import drawn, mutated, search
@@ -236,6 +236,8 @@ def test_special_values_of_every_input_are_asked_however_little_time_there_is() 
 def test_the_chief_workload_is_asked_masked_rows_and_equal_large_numbers_too() -> None:
     others, asked = asked_without_time(chief=False), asked_without_time(chief=True)
     more = [one for one in asked if one not in others and one["changes"][0]["input"] == "x"]
+    more, met = [one for one in more if not meets(one)], [one for one in more if meets(one)]
+    assert len(met) == len(MEETING)
     places = [one["changes"][0].get("where") for one in more]
     assert places[:2] == ["slice", "first half"]
     assert len(more) == 2 + len(EQUAL)
@@ -244,6 +246,27 @@ def test_the_chief_workload_is_asked_masked_rows_and_equal_large_numbers_too() -
         assert value is not None
         assert torch.equal(value, value[:, :1].expand_as(value)), "equal along every axis but the first"
         assert len(value[:, 0].unique()) == len(value)
+
+
+def meets(one: Recipe) -> bool:
+    return one["changes"][-1]["input"] != one["changes"][0]["input"]
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (10,), ()])
+def test_special_values_of_two_inputs_meet_in_an_element(shape: tuple[int, ...]) -> None:
+    pair = workload("pair", "test", [tensor("a", (6, 10)), tensor("b", shape)], [output("y", (6, 10))])
+    found = [one for one in openings(pair, 3, random.Random(1)) if meets(one)][: len(MEETING)]
+    drawn_values = InputSource(pair["inputs"], 3, lambda *_: torch.empty(0)).draw()
+    for one, (first, second) in zip(found, MEETING, strict=True):
+        a, b = build(one, pair, drawn_values)
+        assert a is not None
+        assert b is not None
+        places = (a == float(first)) & (b == float(second)).expand_as(a)
+        assert int(places.sum()) == 1
+        assert certain(pair, chief=True) >= openings(pair, 3, random.Random(1)).index(one)
+    finite = {**tensor("f", (6,)), "values": {"finite": True}}
+    alone = workload("alone", "test", [tensor("a", (6, 10)), finite], [])
+    assert not [one for one in openings(alone, 3, random.Random(1))[: certain(alone, chief=True)] if meets(one)]
 
 
 def test_the_places_of_special_values() -> None:

@@ -116,6 +116,14 @@ def replaced(values: Values, size: float, only: int | None = None) -> list[torch
     ]
 
 
+def numbered(values: Values, size: float) -> list[torch.Tensor | None]:
+    """Return values in float64 with numbers as `replaced` has them for NaN; infinities stay."""
+    return [
+        value if one is None else torch.where(one.isnan(), size * share, one)
+        for value, (one, share) in zip(values, _with_shares(values), strict=True)
+    ]
+
+
 def enlarged(values: Values, size: float, sign: int = 0) -> list[torch.Tensor | None]:
     """Return values in float64 with numbers as `replaced` has them for infinities, of their signs; NaN stays.
 
@@ -172,13 +180,16 @@ def with_signs(values: Values, number: int, rng: random.Random) -> list[torch.Te
 
 
 def _with_shares(values: Values) -> Iterator[tuple[torch.Tensor | None, torch.Tensor]]:
-    """Yield each floating tensor in float64 with 0.5 to 1 times its largest finite element, or 1; None for others."""
-    for value in values:
+    """Yield each floating tensor in float64 with 0.5 to 1 times its largest finite element, or 1; None for others.
+
+    Each has shares of its own: those of two inputs of one shape would cancel in a difference.
+    """
+    for place, value in enumerate(values):
         if value is None or not value.is_floating_point():
             yield None, torch.empty(0)
             continue
         wide = value.to(torch.float64)
-        generator = torch.Generator(value.device).manual_seed(_REPLACED_SEED)
+        generator = torch.Generator(value.device).manual_seed(_REPLACED_SEED + place)
         share = 0.5 + 0.5 * torch.rand(wide.shape, dtype=torch.float64, generator=generator, device=wide.device)
         yield wide, max(1.0, float(_largest(wide))) * share
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -33,6 +34,7 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     # A changed scalar, beside small tensors: an eps shows beside no others.
     plans = [plan for item in inputs for plan in _anywhere(item)]
     plans += [plan for item in floats for plan in _on_one_workload(item)]
+    plans += _infinities_that_meet(floats)
     plans += [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
     rows = [list(_of_input(item)) for item in inputs]
     for turn in range(max((len(row) for row in rows), default=0)):
@@ -57,7 +59,9 @@ def certain(workload: ResolvedWorkload, *, chief: bool) -> int:
     """
     count = sum(len(_anywhere(item)) for item in workload["inputs"])
     floats = [item for item in workload["inputs"] if kind_of(item) == "float"]
-    return count + (sum(len(_on_one_workload(item)) for item in floats) if chief else 0)
+    if not chief:
+        return count
+    return count + sum(len(_on_one_workload(item)) for item in floats) + len(_infinities_that_meet(floats))
 
 
 def _may_be_special(item: ResolvedInput) -> bool:
@@ -104,6 +108,30 @@ def _on_one_workload(item: ResolvedInput) -> list[list[Change]]:
                 scaled = {"input": name, "move": "scale", "exponent": power}
                 plans.append([*equal, scaled, {"input": name, "move": "shift", "by": times * 2.0**power}])
     return plans
+
+
+MEETING = (("inf", "inf"), ("inf", "-inf"), ("inf", "-0"), ("-0", "inf"))
+"""Special values of two inputs that meet: their sums, differences, products and quotients are NaN in some order."""
+
+
+def _infinities_that_meet(floats: Sequence[ResolvedInput]) -> list[list[Change]]:
+    """Return changes that plant infinities, or zeros for them to be multiplied by, in all floating inputs at once.
+
+    They meet in one element: at the same place of the inputs that are as large as the largest, and everywhere in
+    smaller ones, which are spread over it. What infinity minus infinity or times zero is shows nowhere else.
+    """
+    able = [item for item in floats if _may_be_special(item)][:MOST_CHANGES]
+    if len(able) < 2:
+        return []
+    sizes = [math.prod(item["shape"] or []) for item in able]
+    wheres = ["one" if size == max(sizes) else "all" for size in sizes]
+    return [
+        [
+            {"input": item["name"], "move": "plant", "value": values[number % 2], "where": where, "axis": 0, "draw": 1}
+            for number, (item, where) in enumerate(zip(able, wheres, strict=True))
+        ]
+        for values in MEETING
+    ]
 
 
 def _of_input(item: ResolvedInput) -> Iterator[Change]:

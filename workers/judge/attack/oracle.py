@@ -48,6 +48,7 @@ from warpsmith.workers.judge.attack.nearby import (
     lost_in_float64,
     moved,
     neighbours,
+    numbered,
     one_in_each_line,
     replaced,
     scaled,
@@ -292,11 +293,20 @@ class Oracle:
         wide: Sequence[torch.Tensor],
         spreads: Sequence[Spread],
     ) -> bool:
-        """Find where NaN comes of infinities that weigh nothing beside some that count, all to one infinity.
+        """Find where NaN comes of infinities or NaN that weigh nothing beside infinities that count, all to one.
 
         The result must grow to that infinity with all of them, and to no other with those of one sign. Taken one by
-        one, each makes the result this infinity or a number; or NaN, and its size does not matter.
+        one, each makes the result this infinity or a number; or NaN, and its size does not matter. NaN of the inputs
+        must not matter at all: whatever numbers stand there, the result is the same. These then stand there.
         """
+        if not Special.of(values).infinities:
+            return True
+        plainly = self._references(workload, [numbered(enlarged(values, 1.0), size) for size in REPLACED])
+        if plainly is None:
+            return False
+        plain = plainly[0]
+        without_nan = [idle([one[at] for one in plainly]) for at in range(len(wide))]
+        values = numbered(values, REPLACED[0])
         grown: list[list[torch.Tensor]] = []
         for sign in (0, 1, -1):
             known = self._references(workload, [enlarged(values, size, sign) for size in ENLARGED])
@@ -304,14 +314,11 @@ class Oracle:
                 return False
             grown.append([grows_to([one[at] for one in known]) for at in range(len(wide))])
         open_ = [
-            exact.isnan() & (one.to(torch.float64) == whole) & (up != -whole) & (down != -whole)
-            for exact, one, whole, up, down in zip(wide, found, *grown, strict=True)
+            exact.isnan() & same & (one.to(torch.float64) == whole) & (up != -whole) & (down != -whole)
+            for exact, one, same, whole, up, down in zip(wide, found, without_nan, *grown, strict=True)
         ]
         if not any(bool(one.any()) for one in open_):
             return True
-        plain = self._reference("float64", workload, enlarged(values, 1.0))
-        if plain is None:
-            return False
         for place, value in enumerate(values):
             if value is None or not _is_special(value):
                 continue
@@ -411,8 +418,7 @@ class Oracle:
     def _stands(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
         """Check whether a failure near the ends of the dtype also stands further from them."""
         near_most, near_least = _nearness(values, worst)
-        # What an honest sum of N terms, of any order, makes infinite: terms above the largest number by N.
-        down = BORDER * self.rules[0].fan_in if self._overflows_in_sums(workload, values, worst) else BORDER
+        down = BORDER * self._excess_of_sums(workload, values, worst)
         bounded = [
             item["shape"] is None or kind_of(item) != "float" or item.get("values", {}).get("range") is not None
             for item in workload["inputs"]
@@ -424,22 +430,25 @@ class Oracle:
                     return False
         return True
 
-    def _overflows_in_sums(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
-        """Return whether a failure may be an overflow of a sum that the op makes of its inputs as they are.
+    def _excess_of_sums(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> float:
+        """Return by how much a sum that the op makes of its inputs as they are may exceed the largest number.
 
-        Eager itself then overflows at that element where inputs of the same sizes have other signs, and was right by
-        luck. A softmax or a maximum is right for all signs, however large its inputs are.
+        A power of two, 1 where none may. In any order the parts of a sum of N terms are at most N times the largest, so
+        once divided by this no honest sum is infinite. Eager itself must overflow at that element where inputs of the
+        same sizes have other signs, and have been right by luck: a softmax or a maximum is right for all signs, however
+        large its inputs are.
         """
         rule = self.rules[0]
-        if rule.ordered or not _sums_overflow(values, worst, rule.fan_in):
-            return False
+        excess = 1.0 if _is_of_one_class(worst) or rule.ordered else _excess(values, rule.fan_in)
+        if excess == 1.0:
+            return excess
         at = next(number for number, one in enumerate(self.rules) if one.name == worst.tensor)
         for number in range(SIGNS):
             inputs = with_signs(values, number, self.rng)
             eager, wide = (self._reference(mode, workload, inputs) for mode in ("eager", "float64"))
             if eager is not None and wide is not None and _is_far(eager[at], wide[at], tuple(worst.index)):
-                return True
-        return False
+                return excess
+        return 1.0
 
     def _reference(self, mode: Mode, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor] | None:
         """Return what the reference makes of values; None where it fails on them, which makes them unfair."""
@@ -522,23 +531,30 @@ def _is_of_one_class(worst: Worst) -> bool:
 
 
 def _is_far(eager: torch.Tensor, wide: torch.Tensor, index: tuple[int, ...]) -> bool:
-    """Check whether eager misses a finite element by half of the root mean square of the result, or is not finite."""
+    """Check whether eager misses a finite element by half of the root mean square of the result, or is not finite.
+
+    So is zero for a normal number: what was divided by an infinite sum.
+    """
     own, exact = eager[index].to(torch.float64), wide[index]
     size = torch.where(wide.isfinite(), wide, 0.0).square().mean().sqrt()
-    return bool(exact.isfinite()) and not bool((own - exact).abs() <= size / 2)
+    vanished = (own == 0) & (exact.abs() >= torch.finfo(eager.dtype).smallest_normal)
+    return bool(exact.isfinite()) and (bool(vanished) or not bool((own - exact).abs() <= size / 2))
 
 
-def _sums_overflow(values: Values, worst: Worst, fan_in: int) -> bool:
-    """Return whether a failure may be an overflow of a sum of as many terms, each as large as an input's."""
-    if _is_of_one_class(worst):
-        return False
+def _excess(values: Values, fan_in: int) -> float:
+    """Return by how much the sum of as many terms, each as large as an input's largest, exceeds the largest number.
+
+    A power of two, at least 1. Numbers of 16 bits are summed in float32, as PyTorch sums them: a float16 sum that
+    overflows where PyTorch's does not is a mistake.
+    """
+    most = 1.0
     for value in values:
-        if value is not None and value.is_floating_point():
+        if value is not None and value.is_floating_point() and value.numel():
             size = value.to(torch.float64).abs()
             sums = torch.float64 if value.dtype == torch.float64 else torch.float32
-            if bool((size.isfinite() & (size > torch.finfo(sums).max / (BORDER * fan_in))).any()):
-                return True
-    return False
+            largest = float(torch.where(size.isfinite(), size, 0.0).amax())
+            most = max(most, fan_in * (largest / torch.finfo(sums).max))
+    return 2.0 ** math.ceil(math.log2(most))
 
 
 def _nearness(values: Values, worst: Worst) -> tuple[bool, bool]:

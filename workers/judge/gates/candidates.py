@@ -11,7 +11,9 @@ import hashlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,7 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         if language == "cpp" and (held := confined_compiler.confinement()) is not None:
             report.compiler = held.document()
     report.compile = dict(built)
+    _note_compilers(language, report, away=interpreted and device == "cuda")
     if built["binaries"]:
         report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
         refuse_twin(job, report.compile["digest"])
@@ -191,6 +194,16 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         why = ": Triton's interpreter knows no Gluon" if language == "gluon" else ""
         raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run{why}")
     return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _note_compilers(language: str, report: Report, *, away: bool) -> None:
+    """Note the versions that compiled a candidate whose device is `away`: the device's own host may have others."""
+    for name in LANGUAGES[language].requirements if away else ():
+        with suppress(PackageNotFoundError):
+            report.compilers[name] = version(name)
+    if report.compilers:
+        told = ", ".join(f"{name} {number}" for name, number in report.compilers.items())
+        report.notes.append(f"compiled here by {told}: another minor version may compile otherwise")
 
 
 def _compile_all(

@@ -68,6 +68,7 @@ class Report:
         self.compile: dict[str, Any] | None = None
         self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
         self.compiler: dict[str, Any] | None = None  # the confinement of the compiler, where one was started
+        self.compilers: dict[str, str] = {}  # versions that compiled for a device that is not here, by distribution
         self.score: float | None = None
         self.score_ci95: list[float] | None = None
         self.admission: list[AdmissionCheck] | None = None
@@ -136,7 +137,7 @@ class Report:
             "score_ci95": self.score_ci95,
             "sandbox": self.sandbox | ({} if self.compiler is None else {"compiler": self.compiler}),
             "device": device | ({} if self.exchange_us is None else {"exchange_us": round(self.exchange_us, 3)}),
-            "versions": versions,
+            "versions": versions | self.compilers,
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
             "protocol": PROTOCOL,
             "seconds": self.seconds,

@@ -56,6 +56,7 @@ from warpsmith.workers.judge.protocol.verifications import (
     choose_verification,
     job_to_verify,
     read_verification,
+    split_lines,
 )
 
 DONE, SOME_LEFT, MISUSE = 0, 1, 2
@@ -200,17 +201,22 @@ def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
 
 
 def read_verifications(directory: Path, header: BundleHeader, jobs: Sequence[SignedJob]) -> list[SignedVerification]:
-    """Read the verifications that the bundle carries for its screenings; none without their file.
+    """Read the verifications that the bundle carries for its screenings; none without their file, or in an empty one.
 
-    Raises BadDirectory.
+    A last line that was cut off, as by a copy that was killed, is told and left out: its candidate is screened all the
+    same, and verified by the service. Raises BadDirectory for any other line that is none.
     """
-    if not (directory / VERIFICATIONS).is_file():
-        return []
+    text = _text_of(directory / VERIFICATIONS) if (directory / VERIFICATIONS).is_file() else ""
+    lines, cut_off = split_lines(text)
+    if cut_off:
+        found_there = f"found {len(cut_off)} characters that end within a line, expected a whole one"
+        remedy = "left out; copy the file again to have that candidate verified here"
+        say(f"{VERIFICATIONS}: line {len(lines) + 1}, {found_there}: {remedy}")
     screenings = {job["nonce"] for job in jobs if job["job"]["level"] == "screen"}
     seen = {job["nonce"] for job in jobs}
     found: list[SignedVerification] = []
     wrong: list[str] = []
-    for number, line in enumerate(_text_of(directory / VERIFICATIONS).removesuffix("\n").split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         try:
             one = read_verification(line)
             _check_job(one, header)

@@ -26,6 +26,21 @@ def read_verification(line: str) -> SignedVerification:
     return found
 
 
+def split_lines(text: str) -> tuple[list[str], str]:
+    """Split verifications.jsonl into its whole lines, none of an empty file, and the part of one that was cut off.
+
+    The last line may lack its line break and be whole: no part of a JSON object is JSON.
+    """
+    *lines, last = text.split("\n")
+    if not last:
+        return [] if lines == [""] else lines, ""
+    try:
+        read_strictly(last)
+    except ValueError:
+        return lines, last
+    return [*lines, last], ""
+
+
 def choose_verification(
     verifications: Sequence[SignedVerification], verdicts: Mapping[str, Verdict]
 ) -> SignedVerification | None:
