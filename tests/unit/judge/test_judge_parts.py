@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.jobs import Role
 from tests import judging
 from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
-from warpsmith.kernels_db.job.memory import GUARD, needed_bytes
+from warpsmith.kernels_db.job.memory import GUARD, SHARE, needed_bytes
 from warpsmith.workers.judge.gates import attack, footprint, sanitizing_gpu
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.job_run import JobRun
@@ -194,7 +194,7 @@ def test_a_workload_larger_than_the_device_is_rejected_whatever_is_free() -> Non
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
     huge = [judging.layer_norm_workload("huge", "bench", 1 << 20, 1 << 14)]
     assert not footprint.is_crowded(job, huge, Shared(1000)), "nobody's end would make room"
-    with pytest.raises(Stopped, match=f"expected at most {int(footprint.SHARE * (64 << 30))} ") as stopped:
+    with pytest.raises(Stopped, match=f"expected at most {int(SHARE * (64 << 30))} ") as stopped:
         footprint.check_memory(job, huge, Shared(1000))
     assert stopped.value.verdict == "rejected"
 
