@@ -24,6 +24,7 @@ from typing import Any, cast
 import torch
 
 from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.job.memory import count_slots
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
@@ -32,7 +33,6 @@ from warpsmith.workers.judge.machine.device import Gpu, open_gpu
 from warpsmith.workers.judge.machine.host import cores_available
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
-from warpsmith.workers.judge.values.workload_specs import GPU_SLOTS_BYTES, MOST_SLOTS
 
 SOURCE = '''
 from kernels_db.runtime import cuda
@@ -136,7 +136,7 @@ def trial(
     contenders = dict(zip(("baseline", "candidate"), pair, strict=True))
     outputs = [TensorSpec("y", (kernel.elements,), (1,), torch.float32)]
     stock = torch.randn(kernel.elements + (1 << 14), device="cuda")
-    slots = min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // layout_bytes([*kernel.specs(0), *outputs])))
+    slots = count_slots(layout_bytes([*kernel.specs(0), *outputs]), "cuda")
     pair[0].bind(kernel.specs(works[0]), outputs, slots)
     pair[1].bind(kernel.specs(works[1]), outputs, slots, beside=pair[0])
 

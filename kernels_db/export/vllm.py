@@ -14,7 +14,7 @@ from warpsmith.kernels_db.export import package
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.layer_facts import epsilons
-from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.spec.tensors import Input

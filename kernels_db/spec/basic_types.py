@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.near_misses import suggest
 
@@ -48,22 +49,6 @@ MAX_WEIGHT = 1e12
 MAX_TENSORS = 64
 """Inputs of one op, and outputs."""
 
-DTYPE_BYTES: Mapping[str, int] = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-"""The dtypes a tensor may have, by torch's names, and the bytes of one element."""
-
 DTYPE_ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("fp64", "f64", "double"), "float64"),
     **dict.fromkeys(("fp32", "f32", "float", "single", "tf32"), "float32"),
@@ -88,11 +73,6 @@ INTEGER_RANGE: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),
     "uint8": (0, 255),
 }
-
-
-def is_float(dtype: str) -> bool:
-    """Check whether `dtype` names a floating-point type."""
-    return "float" in dtype
 
 
 class Spec(BaseModel):

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from warpsmith.kernels_db.job.attack_documents import InputValues
 from warpsmith.kernels_db.job.documents import ResolvedInput
+from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.spec import expr
-from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
+from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE, MAX_ELEMENTS
 from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
 from warpsmith.kernels_db.spec.errors import SpecError, listed
 from warpsmith.kernels_db.spec.schema import InputOverride

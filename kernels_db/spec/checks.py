@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES, experts_among
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES, is_float
 from warpsmith.kernels_db.spec import expr
-from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES, is_float
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes, with_dtype
 from warpsmith.kernels_db.spec.errors import MAX_ERRORS, SpecError, listed
 from warpsmith.kernels_db.spec.experts import disagreements, presets_of

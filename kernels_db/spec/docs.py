@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic_core import PydanticUndefined
 
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.kernels_db.spec import basic_types, dist, experts, expr, schema, tensors
 from warpsmith.kernels_db.spec.document import MAX_BYTES, MAX_DEPTH
 
@@ -158,7 +159,7 @@ def page() -> str:
         example=EXAMPLE.read_text(encoding="utf-8"),
         max_mib=MAX_BYTES // 2**20,
         max_depth=MAX_DEPTH,
-        dtypes=", ".join(f"`{name}`" for name in basic_types.DTYPE_BYTES),
+        dtypes=", ".join(f"`{name}`" for name in DTYPE_BYTES),
         max_length=expr.MAX_LENGTH,
         max_exponent=expr.MAX_EXPONENT,
     )

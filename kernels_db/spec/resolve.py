@@ -19,8 +19,8 @@ from warpsmith.kernels_db.job.documents import (
     ResolvedWorkload,
     SandboxLevel,
 )
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.kernels_db.job.size_numbers import size_numbers
-from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent, with_dtype
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.experts import expert_source
@@ -182,7 +182,7 @@ def build_job(
     return {
         "id": f"job_{uuid.uuid4().hex}",
         "level": level,
-        "op": _resolve_op(op),
+        "op": resolve_op(op),
         "target": str(target),
         "workloads": resolved,
         "candidate": candidate,
@@ -190,7 +190,8 @@ def build_job(
     }
 
 
-def _resolve_op(op: Op) -> JobOp:
+def resolve_op(op: Op) -> JobOp:
+    """Return the op's part of a job."""
     resolved: JobOp = {
         "name": op.name,
         "digest": op.digest,

@@ -13,6 +13,7 @@ from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import owner_of, unjudged
 from warpsmith.workers.steps.outages import again_at
+from warpsmith.workers.steps.placement import find_shortage
 
 MODEL_STEPS = ("ideate", "code")
 
@@ -78,6 +79,12 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
         select(AttemptRow).where(AttemptRow.search_id == search.id, AttemptRow.state == "pending")
     ).all()
     found: list[WaitingFor] = []
+    judged = [row for row in pending if row.kind not in MODEL_STEPS]
+    shortage = find_shortage(session, search.op_id, search.target, now) if judged else None
+    if shortage is not None:
+        pending = [row for row in pending if row.kind in MODEL_STEPS]
+        detail = f"no judge is large enough for {_format_count(len(judged), 'step')}: {shortage}"
+        found.append(WaitingFor(what="worker", role="judge", count=len(judged), detail=detail))
     put_off = [row for row in pending if row.not_before > now]
     if put_off:
         until = min(row.not_before for row in put_off)

@@ -50,7 +50,7 @@ def test_workers_have_this_consumer() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
 def test_a_search_ends_beside_poison(tmp_path: Path, broker: str, request: pytest.FixtureRequest) -> None:
     url: str = request.getfixturevalue("redis_url" if broker == "redis" else "rabbitmq_url")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.kernels_db.spec.names import identifier
 from warpsmith.workers.optimize import labels, operators
 from warpsmith.workers.optimize.forms import Form

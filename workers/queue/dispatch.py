@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from amqp.exceptions import AMQPError, MessageNacked
+from amqp.exceptions import AMQPError, MessageNacked, NotFound
 from celery import Celery
 from kombu.exceptions import OperationalError
 
@@ -23,6 +24,12 @@ CONFIRM_TIMEOUT_S = 5.0
 
 It elects a new leader within about a second; without most of its nodes it confirms nothing.
 """
+
+GIVEN_BACK = (MessageNacked, NotFound)
+"""Answers of a quorum queue that elects a leader: it refuses the message, or says that it is down."""
+
+PAUSES_S = (0.2, 0.4, 0.8, 1.6)
+"""Pauses before a message is sent again that was given back."""
 
 REFUSALS = (OperationalError, OSError, AMQPError, MessageNacked)
 """A broker that cannot be reached, or a queue of it that takes no message now."""
@@ -68,7 +75,10 @@ def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:
         try:
             _send(app, task, message.attempt_id, message.queue)
         except REFUSALS as error:
-            logger.warning("the broker takes no messages; the reconciler will send the steps again", error=str(error))
+            logger.warning(
+                "the broker takes no messages; the reconciler will send the steps again",
+                error=str(error) or type(error).__name__,
+            )
             break
         sent += 1
     return sent
@@ -82,7 +92,10 @@ def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
     try:
         _send(app, PROFILE_TASK, profile_id, queue)
     except REFUSALS as error:
-        logger.warning("the broker takes no messages; the profile waits to be asked for again", error=str(error))
+        logger.warning(
+            "the broker takes no messages; the profile waits to be asked for again",
+            error=str(error) or type(error).__name__,
+        )
         return False
     return True
 
@@ -90,14 +103,25 @@ def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
 def _send(app: Celery, task: str, row_id: str, queue: str) -> None:
     with tracing.span(f"send {task}", "PRODUCER") as note:
         note(queue=queue, job=row_id)
-        app.send_task(
-            task,
-            args=(row_id,),
-            queue=queue,
-            headers=tracing.headers(),
-            retry=True,
-            # One for each of the broker's nodes.
-            retry_policy={**RETRY, "max_retries": len(split_addresses(str(app.conf.broker_url)))},
-            confirm_timeout=CONFIRM_TIMEOUT_S,
-            ignore_result=True,
-        )
+        for pause_s in (*PAUSES_S, None):
+            try:
+                _publish(app, task, row_id, queue)
+                return
+            except GIVEN_BACK:
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
+
+
+def _publish(app: Celery, task: str, row_id: str, queue: str) -> None:
+    app.send_task(
+        task,
+        args=(row_id,),
+        queue=queue,
+        headers=tracing.headers(),
+        retry=True,
+        # One for each of the broker's nodes.
+        retry_policy={**RETRY, "max_retries": len(split_addresses(str(app.conf.broker_url)))},
+        confirm_timeout=CONFIRM_TIMEOUT_S,
+        ignore_result=True,
+    )

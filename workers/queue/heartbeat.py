@@ -113,6 +113,7 @@ class Heartbeat:
         self._on_drain = on_drain
         self._stopped = threading.Event()
         self._ill: str | None = None
+        self._memory_bytes: int | None = None
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -129,10 +130,20 @@ class Heartbeat:
         self._ill = ill
         self._stopped.set()
 
+    def correct_memory(self, found: int) -> None:
+        """Report so many bytes as the device's memory from the next beat on."""
+        self._memory_bytes = found
+
+    def _correct(self, facts: dict[str, Any]) -> dict[str, Any]:
+        if self._memory_bytes is None or "device" not in facts:
+            return facts
+        return facts | {"device": facts["device"] | {"memory_bytes": self._memory_bytes}}
+
     def _run(self) -> None:
-        facts = collect_facts(self._worker)
+        collected = collect_facts(self._worker)
         silent = draining = False
         while True:
+            facts = self._correct(collected)
             try:
                 told = beat(self._db, self._worker, facts, self._db.now(), self._ill)
                 if told and not draining:

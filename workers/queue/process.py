@@ -21,6 +21,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.machine.host import find_full_disk
+from warpsmith.workers.judging.machine import describe_device
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
@@ -53,6 +54,8 @@ class WorkerProcess:
         self._judge: JudgeClient | None = None
         self._judge_lock = threading.Lock()
         self._heartbeat: Heartbeat | None = None
+        self._device_bytes: int | None = None
+        self._asked_driver = False
 
     def start_heartbeat(self) -> None:
         """Start the heartbeat of the worker.
@@ -96,6 +99,30 @@ class WorkerProcess:
                 self.mark_ill(str(unfit))
             raise
         return verdict
+
+    def device_bytes(self) -> int | None:
+        """Return the memory of the GPU that this worker judges on; None where it has none, or the driver says nothing.
+
+        As the driver says, until the judge found less (`correct_device`).
+        """
+        if worker.target is None or not worker.target.startswith("cuda:"):
+            return None
+        with self._judge_lock:
+            if not self._asked_driver:
+                device = describe_device(worker.target)
+                self._device_bytes = None if device is None else device["memory_bytes"]
+                self._asked_driver = True
+            return self._device_bytes
+
+    def correct_device(self, found: int) -> None:
+        """Go by the memory that the judge found, here and in what this worker reports.
+
+        A MIG slice has less than its name says, and every GPU less than its driver says.
+        """
+        with self._judge_lock:
+            self._device_bytes, self._asked_driver = found, True
+        if self._heartbeat is not None:
+            self._heartbeat.correct_memory(found)
 
     def find_full_disk(self) -> Path | None:
         """Return a directory of the judge's whose disk has no room left; None where all have some."""

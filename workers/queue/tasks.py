@@ -13,8 +13,10 @@ from celery import Celery, current_task
 from celery.exceptions import Reject
 from sqlalchemy.exc import SQLAlchemyError
 
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
+from warpsmith.kernels_db.store.tables import ProfileRow, ReverificationRow, TryRow
 from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.judge.machine.host import is_out_of_room
 from warpsmith.workers.judging.submission import limits_of
@@ -41,7 +43,7 @@ from warpsmith.workers.queue_names import (
     TRY_TASK,
     judge_queue,
 )
-from warpsmith.workers.steps import Work
+from warpsmith.workers.steps import Work, placement
 
 logger = log.get(__name__)
 
@@ -60,7 +62,7 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
     owner = here.claim_token()
     try:
         check_fitness(here)
-        work = steps.take(here.db, attempt_id, owner, here.settings.lease_s, here.db.now())
+        work = steps.take(here.db, attempt_id, owner, here.settings.lease_s, here.db.now(), here.device_bytes())
         if work is None:
             return
         ids = {"search": work.search_id, "node": work.node.id, "attempt": work.attempt_id, "step": work.kind}
@@ -158,7 +160,9 @@ def judge(here: WorkerProcess, work: Work, owner: str, following: steps.Followin
             began, limits = time.monotonic(), limits_of(here.settings)
             verdict = here.judge_job(job_of(work, limits), lease.check)
             note(verdict=verdict["verdict"], gate=verdict["gate"])
-            verify_configurations(here, work, verdict, limits, lease.check, began)
+            misfit = _learn_misfit(here, work, verdict)
+            if misfit is None:
+                verify_configurations(here, work, verdict, limits, lease.check, began)
     except LeaseLost:
         return False
     except JobRefused as refused:
@@ -166,11 +170,27 @@ def judge(here: WorkerProcess, work: Work, owner: str, following: steps.Followin
         return steps.give_up(here.db, work.attempt_id, owner, reason, here.db.now(), following)
     except (JudgeDied, JudgeTimeout) as error:
         return _give_back(here, work, owner, error, following)
+    if misfit is not None:
+        logger.warning("this GPU is too small for the step, which waits for a larger one", reason=misfit)
+        return steps.put_off(here.db, work.attempt_id, owner, misfit, placement.SOON_S, [], here.db.now(), following)
     logger.info("judged", **summary(verdict))
     done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now(), following)
     if done:
         _profile_survivor(here, work)
     return done
+
+
+def _learn_misfit(here: WorkerProcess, work: Work, verdict: Verdict) -> str | None:
+    """Say why this worker's GPU is too small for a step, where its judge found less memory than the driver had told.
+
+    From then on the worker goes by that, and takes no step that is too large for it.
+    """
+    known, found = here.device_bytes(), verdict["device"].get("memory_bytes")
+    if verdict["gate"] != "memory" or known is None or not isinstance(found, int) or found >= known:
+        return None
+    here.correct_device(found)
+    need = placement.measure_need(work.op, work.target)
+    return None if need is None or need.fits(found) else need.describe(found, "this host's GPU")
 
 
 def _profile_survivor(here: WorkerProcess, work: Work) -> None:
@@ -193,6 +213,21 @@ def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
     return LeaseKeeper(renew, lease_s)
 
 
+def _is_placed(here: WorkerProcess, table: placement.Placed, row_id: str) -> bool:
+    """Check whether this worker's GPU is large enough for a job that is no step.
+
+    Where it is not the job stays pending: its message comes again, to this host or another.
+    """
+    device_bytes = here.device_bytes()
+    if device_bytes is None:
+        return True
+    with here.db.reading() as session:
+        misfit = placement.find_misfit(session, table, row_id, device_bytes)
+    if misfit is not None:
+        logger.info("this GPU is too small for the job, which waits for a larger one", job=row_id, reason=misfit)
+    return misfit is None
+
+
 def model_step(attempt_id: str) -> None:
     """Do the ideate or code step of an attempt."""
     if names_row(attempt_id):
@@ -212,7 +247,8 @@ def profile(profile_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        perform_profile(here, profile_id)
+        if _is_placed(here, ProfileRow, profile_id):
+            perform_profile(here, profile_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
 
@@ -224,7 +260,8 @@ def reverify(row_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        perform_reverification(here, row_id)
+        if _is_placed(here, ReverificationRow, row_id):
+            perform_reverification(here, row_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
 
@@ -250,7 +287,8 @@ def try_candidate(try_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        perform_try(here, try_id)
+        if _is_placed(here, TryRow, try_id):
+            perform_try(here, try_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; it will be tried again", error=str(error).splitlines()[0])
 

@@ -31,6 +31,7 @@ _NAMED = (
         AttemptRow.kind,
         AttemptRow.state,
         AttemptRow.not_before,
+        SearchRow.op_id,
         SearchRow.target,
         SearchRow.team,
         SearchRow.state,
@@ -82,6 +83,7 @@ class Named(NamedTuple):
     kind: str
     state: str
     not_before: float
+    op_id: str
     target: str
     team: str
     search_state: str

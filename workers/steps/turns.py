@@ -6,17 +6,21 @@ team, else with another of the team's. So one team's hundreds of steps do not ho
 the broker keeps. A step whose message brought another team forward is taken with a later message, its own or that of
 the step that went first.
 
-Teams take turns by steps, whatever each step takes.
+Teams take turns by steps, whatever each step takes. Where a judge names its GPU's memory, a step that is too large for
+it is set aside, and one that is too large for other judges goes first (`placement`).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from collections.abc import Collection
+
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow
 from warpsmith.workers.steps.claims import RUNS, Named, Turn, claim, claim_step, lock_named, read_work
+from warpsmith.workers.steps.placement import read_room, set_aside
 from warpsmith.workers.steps.rows import message
 from warpsmith.workers.steps.values import Work
 
@@ -26,8 +30,12 @@ MOST_TRIES = 20
 """Steps that other workers may take first before a worker gives up; the reconciler sends again what is left."""
 
 
-def take(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:
+def take(
+    db: Database, attempt_id: str, owner: str, lease_s: float, now: float, device_bytes: int | None = None
+) -> Work | None:
     """Take the step whose turn it is in the queue of this message, as `claims.claim`; None where none waits.
+
+    `device_bytes`: the memory of the GPU that it is for; None: of no GPU, or unknown.
 
     The named step is chosen and claimed in one transaction, under its search's lock. Another is claimed in its own: a
     transaction that held two searches' locks could wait for one that holds them the other way round.
@@ -35,7 +43,7 @@ def take(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) 
     for _ in range(MOST_TRIES):
         with db.writing() as session:
             named = lock_named(session, attempt_id)
-            chosen = None if named is None else _choose(session, named, now)
+            chosen = None if named is None else _choose(session, named, now, device_bytes)
             if named is None or chosen is None:
                 return None
             chosen_id, turn = chosen
@@ -47,9 +55,33 @@ def take(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) 
     return None
 
 
-def _choose(session: Session, named: Named, now: float) -> tuple[str, Turn | None] | None:
+def _choose(session: Session, named: Named, now: float, device_bytes: int | None) -> tuple[str, Turn | None] | None:
     """Return the step to take, and the turn that this is; no turn where one team's searches run alone."""
-    is_due = named.is_due(now)
+    if device_bytes is None or named.kind not in JUDGE_KINDS:
+        return _choose_by_team(session, named, now)
+    room = read_room(session, named.target, device_bytes, now)
+    if room.only_here and named.op_id not in room.only_here:
+        first = _choose_by_team(session, named, now, among=room.only_here)
+        if first is not None:
+            # This message brought a step forward whose own may have gone to a device that is too small.
+            of_message = AttemptRow.id == named.attempt_id, AttemptRow.state == "pending"
+            session.execute(update(AttemptRow).where(*of_message).values(sent_at=None))
+            return first
+    if named.op_id in room.too_large and named.is_due(now):
+        set_aside(session, named.attempt_id, named.op_id, named.target, device_bytes, now)
+    return _choose_by_team(session, named, now, without=room.too_large)
+
+
+def _choose_by_team(
+    session: Session,
+    named: Named,
+    now: float,
+    *,
+    among: Collection[str] | None = None,
+    without: Collection[str] = (),
+) -> tuple[str, Turn | None] | None:
+    """Do what `_choose` does, for searches of the ops `among`, or of all ops, but `without` some."""
+    is_due = named.is_due(now) and named.op_id not in without and (among is None or named.op_id in among)
     if is_due and named.teams == 1:
         return named.attempt_id, None
     running = session.scalars(select(TeamRow.name).where(RUNS)).all()
@@ -58,14 +90,16 @@ def _choose(session: Session, named: Named, now: float) -> tuple[str, Turn | Non
     served = dict(session.execute(turns).tuples().all())
     for name in sorted(running, key=lambda name: (served.get(name, 0.0), name)):
         of_message = is_due and name == named.team
-        chosen = named.attempt_id if of_message else _find_waiting(session, name, named.kind, named.target, now)
+        chosen = named.attempt_id if of_message else _find_waiting(session, name, named, now, among, without)
         if chosen is not None:
             return chosen, Turn(queue, name) if len(running) > 1 else None
     return None
 
 
-def _find_waiting(session: Session, team: str, kind: str, target: str, now: float) -> str | None:
-    """Return a step of the team that waits in the queue of steps of this kind.
+def _find_waiting(
+    session: Session, team: str, named: Named, now: float, among: Collection[str] | None, without: Collection[str]
+) -> str | None:
+    """Return a step of the team that waits in the queue of the named one.
 
     Not the oldest: that would read all of them, 30 ms where 10,000 wait. Each has its own message as well.
     """
@@ -76,8 +110,12 @@ def _find_waiting(session: Session, team: str, kind: str, target: str, now: floa
         .where(AttemptRow.state == "pending", AttemptRow.not_before <= now)
         .limit(1)
     )
-    if kind in MODEL_KINDS:
+    if among is not None:
+        query = query.where(SearchRow.op_id.in_(among))
+    if without:
+        query = query.where(SearchRow.op_id.not_in(without))
+    if named.kind in MODEL_KINDS:
         query = query.where(AttemptRow.kind.in_(MODEL_KINDS))
     else:
-        query = query.where(AttemptRow.kind.in_(JUDGE_KINDS), SearchRow.target == target)
+        query = query.where(AttemptRow.kind.in_(JUDGE_KINDS), SearchRow.target == named.target)
     return session.scalar(query)

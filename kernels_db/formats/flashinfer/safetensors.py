@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
-from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES, MAX_ELEMENTS, MAX_RANK
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
+from warpsmith.kernels_db.spec.basic_types import MAX_ELEMENTS, MAX_RANK
 
 MOST_BYTES = 64 * 1024
 """Of one tensor: its values become part of the spec."""

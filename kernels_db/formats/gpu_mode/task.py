@@ -26,8 +26,9 @@ from warpsmith.kernels_db.formats.shared.facts import MOST_WORKLOADS, TaskFacts,
 from warpsmith.kernels_db.formats.shared.files import RawFile, beside, origin_of, refused
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.tensors import dist_of
+from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
-from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS, MAX_PYTHON, MAX_TENSORS, is_float
+from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS, MAX_PYTHON, MAX_TENSORS
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.names import identifier, unique

@@ -26,9 +26,10 @@ from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refuse
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
+from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.job.file_sizes import with_sizes
-from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON, is_float
+from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON
 from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.document import MAX_BYTES
 from warpsmith.kernels_db.spec.errors import SpecErrors

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY
 
 

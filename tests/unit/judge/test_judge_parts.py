@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.jobs import Role
 from tests import judging
 from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
+from warpsmith.kernels_db.job.memory import GUARD, SHARE, needed_bytes
 from warpsmith.workers.judge.gates import attack, footprint, sanitizing_gpu
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.job_run import JobRun
@@ -59,7 +60,7 @@ def test_tensors_of_a_slot_are_aligned_and_apart(tensors: list[tuple[list[int], 
         assert slot.broken_guard() is None
         for position, spec in enumerate(specs):
             storage, offset = slot.storage(position), slot.layout[position][1]
-            for place in (offset - 1, offset + storage.numel(), offset - buffers.GUARD):
+            for place in (offset - 1, offset + storage.numel(), offset - GUARD):
                 kept = int(slot.arena[place])
                 slot.arena[place] = kept ^ 1
                 assert slot.broken_guard() is not None, (spec, place)
@@ -121,10 +122,10 @@ def test_a_distribution_that_cannot_be_drawn_names_its_input(dist: dict[str, obj
 @given(st.integers(1, 64), st.integers(1, 64))
 def test_memory_grows_with_the_workload_and_holds_all_slots(rows: int, columns: int) -> None:
     small, large = (
-        footprint.needed_bytes(
-            judging.job(judging.LAYER_NORM, judging.LAYER_NORMS),
+        needed_bytes(
+            judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)["op"],
             judging.layer_norm_workload("w", "bench", n, columns),
-            CPU,
+            "cpu",
         )
         for n in (rows, rows * 100)
     )
@@ -157,7 +158,7 @@ class Shared(Cpu):
 
 def test_memory_that_others_hold_is_no_fault_of_the_candidate() -> None:
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
-    needed = max(footprint.needed_bytes(job, workload, CPU) for workload in job["workloads"])
+    needed = max(needed_bytes(job["op"], workload, "cpu") for workload in job["workloads"])
     roomy, full = Shared(2 * needed), Shared(needed)
     assert not footprint.is_crowded(job, job["workloads"], roomy)
     footprint.check_memory(job, job["workloads"], roomy)
@@ -193,7 +194,7 @@ def test_a_workload_larger_than_the_device_is_rejected_whatever_is_free() -> Non
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
     huge = [judging.layer_norm_workload("huge", "bench", 1 << 20, 1 << 14)]
     assert not footprint.is_crowded(job, huge, Shared(1000)), "nobody's end would make room"
-    with pytest.raises(Stopped, match=f"expected at most {int(footprint.SHARE * (64 << 30))} ") as stopped:
+    with pytest.raises(Stopped, match=f"expected at most {int(SHARE * (64 << 30))} ") as stopped:
         footprint.check_memory(job, huge, Shared(1000))
     assert stopped.value.verdict == "rejected"
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests import judging
+from warpsmith.kernels_db.job.memory import BLOCK, DRAWN_ANEW, STOCK
 from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.values import fresh_inputs
-from warpsmith.workers.judge.values.fresh_inputs import BLOCK, DRAWN_ANEW
 from warpsmith.workers.judge.values.inputs import InputSource
 
 CALLS, WINDOW = 500, 64
@@ -224,14 +224,14 @@ def test_the_same_seed_gives_the_same_values() -> None:
 def test_blocks_of_one_call_share_no_angle_and_no_place() -> None:
     """What a candidate finds out about one block tells it nothing of the next."""
     dist, spec = {"kind": "uniform"}, TensorSpec("x", (4 * BLOCK,), (1,), torch.float32)
-    ramp = torch.arange(fresh_inputs.STOCK + BLOCK, dtype=torch.float32) / (fresh_inputs.STOCK + BLOCK)
+    ramp = torch.arange(STOCK + BLOCK, dtype=torch.float32) / (STOCK + BLOCK)
     made = fresh_inputs.mixed(dist, ramp, spec, random.Random(3)).view(4, BLOCK)
     starts = [float(block[0]) for block in made]
     assert len(set(starts)) == 4
 
 
 def test_a_stock_is_drawn_once_it_pays_and_the_values_before_and_after_are_new() -> None:
-    count = fresh_inputs.STOCK // 2
+    count = STOCK // 2
     item = judging.tensor("x", (count,))
     patient = InputSource([item], 5, no_code, at_once=False)
     drawn = [patient.draw()[0] for _ in range(3)]  # two without a stock

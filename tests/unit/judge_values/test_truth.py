@@ -12,7 +12,7 @@ import torch
 from tests.judging import output, tensor, workload
 from tests.support.in_process import InProcess, learnt, no_code, question_on, wrong_on
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.indices import leaves_order_open
 from warpsmith.workers.judge.reference.input_checks import Unsuited, declared, declared_on

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import REPOSITORY, compose
+from tests import REPOSITORY, compose, images
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.queue import celery_app
@@ -37,7 +37,7 @@ SWITCHED_ON = {"reverify_interval_s": "600"}
 """Settings with another default here, which the host may change."""
 
 AT_THE_MODEL = {"openai_api_key", "openai_base_url"}
-PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm$")
+PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm(@sha256:[0-9a-f]{64})?$")
 
 
 @pytest.fixture
@@ -264,12 +264,29 @@ def test_images_are_pinned(services: dict[str, Any]) -> None:
         assert (REPOSITORY / services[name]["build"]["dockerfile"]).is_file()
 
 
+def test_every_image_has_a_version_and_one_digest_where_it_has_any() -> None:
+    references = images.list_references()
+    assert {reference.partition(":")[0] for reference in references} > {*images.OURS, "postgres", "redis", "python"}
+    assert images.list_problems(references, digests=False) == []
+
+
+def test_a_release_names_every_image_without_a_digest() -> None:
+    one, other = (f"python:3.11.11-slim@sha256:{digit * 64}" for digit in "ab")
+    for reference in ("redis", "redis:latest", "redis:7", f"redis@sha256:{'a' * 64}", "redis:7.4.2@sha256:abc"):
+        (problem,) = images.list_problems({reference: ["compose"]}, digests=False)
+        assert problem.startswith(f"compose: found {reference}, expected NAME:VERSION")
+    assert images.list_problems({one: ["a"], "warpsmith-judge:0.1.0": ["b"]}, digests=True) == []
+    assert "expected a digest" in images.list_problems({"redis:7.4.2": ["a"]}, digests=True)[0]
+    for second in (other, "python:3.11.11-slim"):
+        assert "that other lines have" in images.list_problems({one: ["a"], second: ["b"]}, digests=False)[0]
+
+
 @pytest.mark.parametrize("path", DOCKERFILES)
 def test_dockerfiles_are_pinned_and_not_root(path: str) -> None:
     lines = (REPOSITORY / path).read_text(encoding="utf-8").splitlines()
     bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert bases
-    assert all(re.fullmatch(r"python:3\.1[123]\.\d+-slim-bookworm", base) for base in bases)
+    assert all(re.fullmatch(r"python:3\.1[123]\.\d+-slim-bookworm(@sha256:[0-9a-f]{64})?", base) for base in bases)
     text = "\n".join(lines)
     assert "-c constraints.txt" in text
     assert "USER 10001:10001" in text

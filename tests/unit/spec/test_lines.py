@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from benchmarks.door.bodies import BODIES
 from tests.unit.spec.specs import SPEC, spec
+from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
 from warpsmith.kernels_db.spec import lines, near_misses
-from warpsmith.kernels_db.spec.basic_types import DTYPE_ALIASES, DTYPE_BYTES
+from warpsmith.kernels_db.spec.basic_types import DTYPE_ALIASES
 from warpsmith.kernels_db.spec.document import MAX_BYTES
 from warpsmith.kernels_db.spec.errors import LONGEST_FIELD, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.lines import with_lines

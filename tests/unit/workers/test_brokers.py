@@ -111,7 +111,24 @@ def test_a_queue_that_takes_no_message_stops_no_sender(monkeypatch: pytest.Monke
 
     app = make_app(Settings(_env_file=None, broker_url=CLUSTER, queue_type="quorum"))
     monkeypatch.setattr(Celery, "send_task", refuse)
+    monkeypatch.setattr(dispatch, "PAUSES_S", ())
     assert dispatch.send(app, [Message(), Message()]) == 0
     assert dispatch.send_profile(app, "pf_1", "judge.cpu-x86_64") is False
     assert [one["confirm_timeout"] for one in tried] == [dispatch.CONFIRM_TIMEOUT_S] * 2
     assert [one["retry_policy"]["max_retries"] for one in tried] == [2, 2], "one for each node"
+
+
+@pytest.mark.parametrize("answer", [MessageNacked(), NotFound("queue 'model' is down")])
+def test_a_queue_that_elects_a_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch, answer: Exception) -> None:
+    """Its messages would otherwise wait until they count as lost."""
+    answers: list[Exception | None] = [answer, answer, None, None]
+
+    def take(*_: object, **__: object) -> None:
+        if (given := answers.pop(0)) is not None:
+            raise given
+
+    monkeypatch.setattr(Celery, "send_task", take)
+    monkeypatch.setattr(dispatch, "PAUSES_S", (0.0, 0.0))
+    app = make_app(Settings(_env_file=None, broker_url=CLUSTER, queue_type="quorum"))
+    assert dispatch.send(app, [Message(), Message()]) == 2
+    assert answers == []

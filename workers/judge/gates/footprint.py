@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from warpsmith.kernels_db.job.documents import Failure, Job, ResolvedWorkload
+from warpsmith.kernels_db.job.memory import SHARE, needed_bytes
 from warpsmith.workers.judge.gates.verdict import Stopped
-from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
 from warpsmith.workers.judge.machine.device import Device
 from warpsmith.workers.judge.machine.host import available_bytes
-from warpsmith.workers.judge.values.inputs import stock_bytes
-from warpsmith.workers.judge.values.workload_specs import input_specs, result_specs, slots_for, widened
-
-SHARE = 0.8
-"""Share of the memory that a job may take where it names no limit."""
 
 LEAST_FOR_RUNNERS = 512 << 20
 GPU_RUNNER = 4 << 30
@@ -62,33 +55,10 @@ def select(job: Job, device: Device) -> list[ResolvedWorkload]:
     return [*chosen, *derived[-INTERPRETED_DERIVED:]]
 
 
-def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:
-    """Return the memory of one workload at its peak.
-
-    That is every runner's slots, the stocks, the expected values, and the references' temporaries.
-
-    A reference's temporaries cannot be known; they are counted as much as its inputs and outputs again, in float64 for
-    the float64 one.
-    """
-    inputs, outputs = input_specs(workload), result_specs(workload)
-    slot = layout_bytes([*inputs, *outputs])
-    wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
-    experts = len(job["op"].get("experts", {}))
-    runners = len(job["op"]["baselines"]) + 1
-    # On a GPU an expert is timed in the slots of others.
-    holders = runners - experts if device.type == "cuda" else runners
-    slots = holders * slots_for(workload, device) * slot + wide
-    values = 2 * sum(stock_bytes(item, device) for item in workload["inputs"] if item["shape"] is not None)
-    results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
-        2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]
-    )
-    return slots + values + results + wide + runners * slot
-
-
 def is_crowded(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
     """Check whether a workload lacks room that an empty device would have."""
     limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
-    return any(limit < needed_bytes(job, workload, device.torch) <= ever for workload in workloads)
+    return any(limit < needed_bytes(job["op"], workload, device.kind) <= ever for workload in workloads)
 
 
 def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
@@ -100,7 +70,7 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) ->
     limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
     most = 0
     for workload in workloads:
-        needed = needed_bytes(job, workload, device.torch)
+        needed = needed_bytes(job["op"], workload, device.kind)
         most = max(most, needed)
         if limit < needed <= ever:
             message = (
@@ -137,10 +107,6 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) ->
 
 def _limit(job: Job, available: int) -> int:
     return job["limits"]["memory_bytes"] or int(SHARE * available)
-
-
-def _wide_bytes(spec: TensorSpec) -> int:
-    return 8 * spec.elements
 
 
 def _elements(workload: ResolvedWorkload) -> int:

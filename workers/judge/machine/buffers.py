@@ -21,14 +21,13 @@ from typing import Any
 
 import torch
 
+from warpsmith.kernels_db.job.memory import GUARD, PAGE, slot_bytes
 from warpsmith.workers.judge.machine import gpu
 
-PAGE = 4096
 ALIGNMENT = 64
 """Bytes: the alignment of torch's CPU allocator, and of a buffer unless its spec asks less."""
 GPU_ALIGNMENT = 512
 """Bytes to which torch's CUDA allocator aligns."""
-GUARD = PAGE
 _INTEGER_POISON = 0xA5
 _GUARD = 0xFFA5 - (1 << 16)
 """The two bytes of a guard: A5 FF.
@@ -168,7 +167,7 @@ class Slot:
 
 def layout_bytes(specs: list[TensorSpec]) -> int:
     """Return the bytes of one slot for these tensors, guards included."""
-    return sum(_rounded(spec.storage_bytes, PAGE) + 4 * GUARD for spec in specs if spec.shape is not None) + PAGE
+    return slot_bytes(spec.storage_bytes for spec in specs if spec.shape is not None)
 
 
 def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[Slot]:

@@ -20,13 +20,13 @@ from typing import Any, Literal
 
 import torch
 
+from warpsmith.kernels_db.job.memory import GPU_SHARE
 from warpsmith.workers.judge.machine import gpu
 from warpsmith.workers.judge.machine.host import available_bytes, total_bytes
 from warpsmith.workers.judge.machine.processor import caches, cpu_name, vector_extensions
 
 _PROOF_ELEMENTS = 1 << 20
 _PROOF_S = 120.0
-_GPU_SHARE = 0.9
 
 
 class Device(ABC):
@@ -145,10 +145,10 @@ class Gpu(Device):
         }
 
     def free_bytes(self) -> int:
-        return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[0])
+        return int(GPU_SHARE * torch.cuda.mem_get_info(0)[0])
 
     def all_bytes(self) -> int:
-        return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[1])
+        return int(GPU_SHARE * torch.cuda.mem_get_info(0)[1])
 
     def release(self) -> None:
         with suppress(RuntimeError):  # a context that fell over: `fault` finds it

@@ -24,29 +24,15 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.job import draws
+from warpsmith.kernels_db.job import draws, memory
+from warpsmith.kernels_db.job.memory import BLOCK, CHUNK, DRAWN_ANEW, STOCK
 from warpsmith.workers.judge.machine.buffers import TensorSpec
-
-DRAWN_ANEW = 1 << 16
-"""Most elements of floating values that a CPU draws anew for each call; more are mixed from a stock.
-
-Drawing takes a CPU some 4 ns an element, mixing 1. A GPU draws everything: it is as fast as a copy.
-"""
-
-BLOCK = 1 << 16
-"""Elements that are mixed from the same two places of a stock."""
-
-STOCK = 1 << 21
-"""Elements of a stock: so many places there are for each of a block's two windows."""
-
-CHUNK = 1 << 24
-"""Elements that are drawn at a time, which bounds the memory of the float32 or float64 values that are rounded."""
 
 
 def is_mixed(dist: dict[str, Any], spec: TensorSpec, device: torch.device) -> bool:
     """Check whether an input's values are mixed from a stock."""
-    floating = spec.dtype.is_floating_point and dist["kind"] in ("normal", "uniform")
-    return device.type == "cpu" and floating and spec.elements > DRAWN_ANEW
+    floating = spec.dtype.is_floating_point
+    return memory.is_mixed(dist["kind"], floating, spec.elements, "cuda" if device.type == "cuda" else "cpu")
 
 
 def stock(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from warpsmith.kernels_db.job import draws
 from warpsmith.kernels_db.job.documents import ResolvedInput
+from warpsmith.kernels_db.job.memory import STOCK
 from warpsmith.workers.judge.machine.buffers import ALIGNMENT, TensorSpec, contiguous_strides
 from warpsmith.workers.judge.values import fresh_inputs
 from warpsmith.workers.judge.values.families import Family, changed
@@ -118,7 +119,7 @@ class InputSource:
         if dist["kind"] == "code":
             return self._make(dist["source"], spec, self._choose.getrandbits(62)).to(self._generator.device)
         kept = self._kept[place]
-        many = self._draws * spec.elements > fresh_inputs.STOCK
+        many = self._draws * spec.elements > STOCK
         if kept is None and many and fresh_inputs.is_mixed(dist, spec, self._generator.device):
             kept = self._kept[place] = fresh_inputs.stock(dist, spec, self._generator)
         if kept is None:
@@ -150,20 +151,6 @@ def broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
         if stride == 0 and value.shape[axis] > 1:
             value = value.narrow(axis, 0, 1).expand(value.shape)
     return value
-
-
-def stock_bytes(item: ResolvedInput, device: torch.device = CPU) -> int:
-    """Return the bytes that an InputSource holds for one input while it makes a call's values."""
-    spec = input_spec(item)
-    if fresh_inputs.is_mixed(item["dist"], spec, device):
-        return spec.elements * spec.dtype.itemsize + 8 * (fresh_inputs.STOCK + fresh_inputs.BLOCK)
-    if item["dist"].get("kind") in draws.INDEPENDENT or item["dist"].get("kind") == "constant":
-        return spec.elements * spec.dtype.itemsize + 16 * min(spec.elements, fresh_inputs.CHUNK)
-    return spec.elements * (spec.dtype.itemsize + _STRUCTURED_BYTES)
-
-
-_STRUCTURED_BYTES = 24
-"""Bytes an element that drawing structured values takes besides: three numbers of float64 or int64."""
 
 
 def _kept(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator, at_once: bool) -> torch.Tensor | None:

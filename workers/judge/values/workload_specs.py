@@ -10,13 +10,9 @@ from dataclasses import replace
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.memory import count_slots
 from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides, layout_bytes
 from warpsmith.workers.judge.values.inputs import input_spec
-
-LARGE_SLOT = 128 << 20
-MOST_SLOTS = 24
-GPU_SLOTS_BYTES = 4 << 30
-"""Of a runner's slots on a GPU, where each is smaller than half of that."""
 
 Values = Sequence["torch.Tensor | None"]
 """Of the inputs of one call, in order; None for scalars."""
@@ -44,15 +40,9 @@ def widened(spec: TensorSpec) -> TensorSpec:
 
 
 def slots_for(workload: ResolvedWorkload, device: torch.device) -> int:
-    """Return the number of slots that a runner rotates through.
-
-    They give fresh pointers for every call, and are fewer where they are large. On a GPU every call of a burst has its
-    own.
-    """
+    """Return the number of slots that a runner rotates through on this device."""
     size = layout_bytes([*input_specs(workload), *result_specs(workload)])
-    if device.type == "cuda":
-        return min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // size))
-    return 3 if size <= LARGE_SLOT else 2
+    return count_slots(size, "cuda" if device.type == "cuda" else "cpu")
 
 
 def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:

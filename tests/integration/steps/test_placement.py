@@ -1,0 +1,251 @@
+"""Placement by memory: a step is given to no host whose GPU is too small for its op."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from tests.services import migrate
+from tests.support.steps_support import LEASE_S, OP, SETTINGS, verdict
+from tests.support.waiting import wait_until
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.records import add_op
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, WorkerRow
+from warpsmith.service.views.waiting import list_waiting
+from warpsmith.workers import steps
+from warpsmith.workers.queue import heartbeat, process, tasks
+from warpsmith.workers.queue.heartbeat import Heartbeat, Worker, beat
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.settings import ALIVE_AFTER_S, Settings
+from warpsmith.workers.steps import placement
+
+NOW = 1000.0
+TARGET = Target("cuda", "sm_90")
+SMALL, LARGE = 24 << 30, 80 << 30
+
+
+def op_of(elements: int) -> Any:
+    """An op whose largest workload has so many elements in each of three tensors."""
+    document = OP.model_dump(mode="json", exclude_none=True)
+    document["name"] = f"add_relu_{elements}"
+    document["workloads"] = [
+        {"id": "wide", "role": "bench", "axes": {"n": elements}},
+        {"id": "ragged", "role": "test", "axes": {"n": 1021}},
+    ]
+    return parse_op(document)
+
+
+SMALL_OP, LARGE_OP = op_of(1 << 20), op_of(1 << 27)
+
+
+def begin(db: Database, op: Any, now: float = NOW, team: str = "default", target: Target = TARGET) -> steps.Message:
+    """The message of the first step of a new search, which a judge does."""
+    with db.writing() as session:
+        session.merge(TeamRow(name=team, visibility="private", created_at=0.0))
+    search_id = steps.create_search(
+        db,
+        op,
+        target,
+        language="triton",
+        policy={"name": "idea_beam"},
+        budget={},
+        model={"provider": "agent"},
+        now=now,
+        team=team,
+    )
+    (message,) = steps.advance(db, search_id, now)
+    return message
+
+
+def join(db: Database, name: str, memory_bytes: int | None, now: float = NOW) -> None:
+    """A host reports in."""
+    facts = {"device": {"name": "a GPU", "memory_bytes": memory_bytes}}
+    beat(db, Worker(f"judge@{name}", "judge", str(TARGET), 1, 1.0), facts, now)
+
+
+def attempt(db: Database, message: steps.Message) -> AttemptRow:
+    with db.reading() as session:
+        return session.get_one(AttemptRow, message.attempt_id)
+
+
+def take(db: Database, message: steps.Message, device: int | None, now: float = NOW) -> str | None:
+    """The op of the step that a host with this GPU takes for the message."""
+    work = steps.take(db, message.attempt_id, f"w-{device}-{now}", LEASE_S, now, device)
+    return None if work is None else work.op["name"]
+
+
+def waiting(db: Database, message: steps.Message, now: float) -> list[str]:
+    with db.reading() as session:
+        search = session.get_one(SearchRow, session.get_one(AttemptRow, message.attempt_id).search_id)
+        return [one.detail for one in list_waiting(session, search, now, ALIVE_AFTER_S)]
+
+
+def resent(db: Database, now: float) -> list[str]:
+    return [message.attempt_id for message in steps.reconcile(db, now, SETTINGS)]
+
+
+def test_a_step_waits_for_a_host_that_is_large_enough_and_says_so(db: Database) -> None:
+    message = begin(db, LARGE_OP)
+    join(db, "small", SMALL)
+    assert take(db, message, SMALL) is None
+    row = attempt(db, message)
+    assert (row.state, row.tries, row.owner) == ("pending", 0, None)
+    (told,) = waiting(db, message, NOW + 1)
+    assert told == f"no judge is large enough for 1 step: {row.error}"
+    assert "the largest GPU of this target has 24.0 GiB, of which a job may take 17.3 GiB" in told
+    need = placement.measure_need(LARGE_OP.model_dump(mode="json", exclude_none=True), str(TARGET))
+    assert need is not None
+    assert f"workload wide needs {need.needed / 2**30:.1f} GiB of device memory" in told
+    # Nothing is sent in the meantime, and then its message goes out once for each look.
+    assert resent(db, NOW + placement.LOOK_AGAIN_S - 1) == []
+    later = NOW + placement.LOOK_AGAIN_S
+    join(db, "small", SMALL, later)
+    join(db, "large", LARGE, later)
+    assert resent(db, later) == [message.attempt_id]
+    assert waiting(db, message, later) == ["1 step queued for a judge worker"]
+    assert take(db, message, LARGE, later) == LARGE_OP.name
+    assert attempt(db, message).error is None
+
+
+def test_a_step_that_a_small_host_met_goes_to_the_larger_one_soon(db: Database) -> None:
+    message = begin(db, LARGE_OP)
+    join(db, "small", SMALL)
+    join(db, "large", LARGE)
+    assert take(db, message, SMALL) is None
+    soon = NOW + placement.SOON_S
+    assert resent(db, soon) == [message.attempt_id]
+    assert take(db, message, LARGE, soon) == LARGE_OP.name
+
+
+def test_a_small_host_does_another_step_in_its_place(db: Database) -> None:
+    large, small = begin(db, LARGE_OP), begin(db, SMALL_OP, team="other")
+    join(db, "small", SMALL)
+    join(db, "large", LARGE)
+    assert take(db, large, SMALL) == SMALL_OP.name
+    assert attempt(db, large).sent_at is None, "the message is used up: the reconciler sends another"
+    # The small step's own message brings the large one to the host that can do it.
+    assert take(db, small, LARGE, NOW + placement.SOON_S) == LARGE_OP.name
+
+
+def test_a_large_host_does_first_what_others_cannot(db: Database) -> None:
+    small, large = begin(db, SMALL_OP), begin(db, LARGE_OP)
+    join(db, "small", SMALL)
+    join(db, "large", LARGE)
+    assert take(db, small, LARGE) == LARGE_OP.name
+    assert resent(db, NOW) == [small.attempt_id], "its message brought another forward"
+    assert take(db, small, SMALL) == SMALL_OP.name
+    assert take(db, large, LARGE) is None
+
+
+def test_hosts_alike_take_steps_in_their_order(db: Database) -> None:
+    small, large = begin(db, SMALL_OP), begin(db, LARGE_OP)
+    join(db, "one", LARGE)
+    join(db, "two", LARGE)
+    assert take(db, small, LARGE) == SMALL_OP.name
+    assert take(db, large, LARGE) == LARGE_OP.name
+
+
+def test_a_host_that_went_or_drains_counts_no_more(db: Database) -> None:
+    message = begin(db, LARGE_OP)
+    join(db, "gone", LARGE, NOW - ALIVE_AFTER_S - 1)
+    join(db, "small", SMALL)
+    assert take(db, message, SMALL) is None
+    assert "no judge is large enough" in waiting(db, message, NOW)[0]
+    join(db, "large", LARGE)
+    assert "no judge is large enough" not in waiting(db, message, NOW)[0]
+    with db.writing() as session:
+        session.get_one(WorkerRow, "judge@large").draining_since = NOW
+    assert "no judge is large enough" in waiting(db, message, NOW)[0]
+
+
+def test_what_is_unknown_hinders_nothing(db: Database) -> None:
+    """A driver that does not say how much memory there is; and a CPU, whose judge says so itself."""
+    message, on_cpu = begin(db, LARGE_OP), begin(db, LARGE_OP, target=Target("cpu", "x86_64"))
+    join(db, "unknown", None)
+    assert "no judge is large enough" not in " ".join(waiting(db, message, NOW))
+    assert take(db, message, None) == LARGE_OP.name
+    assert take(db, on_cpu, None) == LARGE_OP.name
+
+
+def test_needs_are_forgotten_before_they_are_many(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "MOST_NEEDS", 2)
+    monkeypatch.setattr(placement, "_needs", {})
+    with db.writing() as session:
+        ids = [add_op(session, op_of(1024 + extra), NOW)[0].id for extra in range(5)]
+        session.flush()
+        found = [placement.find_need(session, op_id, str(TARGET)) for op_id in ids]
+    assert None not in found
+    assert len(placement._needs) <= 2
+
+
+def reported(db: Database) -> list[int | None]:
+    with db.reading() as session:
+        return placement.list_devices(session, str(TARGET), db.now())
+
+
+class Gpu(WorkerProcess):
+    """A worker with a GPU of so much memory, whose judge answers as the test says."""
+
+    def __init__(self, settings: Settings, answer: Verdict) -> None:
+        super().__init__(settings)
+        self.answer = answer
+        self.asked = 0
+
+    def judge_job(self, *_: Any, **__: Any) -> Verdict:
+        self.asked += 1
+        return self.answer
+
+
+def test_a_worker_goes_by_the_memory_that_its_judge_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver, or a slice's name, promised more: the step goes back instead of ending its search."""
+    answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
+    here = Gpu(Settings(home=tmp_path), answer)
+    migrate(here.db)
+    monkeypatch.setattr(process, "_current", here)
+    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
+    for module in (process, heartbeat):
+        monkeypatch.setattr(module, "describe_device", lambda _: {"name": "a slice", "memory_bytes": LARGE})
+    here._heartbeat = Heartbeat(here.db, process.worker, interval_s=0.05)
+    here._heartbeat.start()
+    message = begin(here.db, LARGE_OP, here.db.now())
+    assert here.device_bytes() == LARGE
+    tasks.perform(Celery("nowhere"), message.attempt_id, tasks.judge)
+    row = attempt(here.db, message)
+    assert (row.state, row.tries, here.device_bytes()) == ("pending", 0, SMALL)
+    assert "this host's GPU has 24.0 GiB" in (row.error or "")
+    wait_until(lambda: reported(here.db) == [SMALL], what="the worker to report what its judge found")
+    with here.db.writing() as session:
+        session.get_one(AttemptRow, message.attempt_id).not_before = 0.0
+    tasks.perform(Celery("nowhere"), message.attempt_id, tasks.judge)
+    assert here.asked == 1, "it knows now"
+    here.close()
+
+
+def test_two_hosts_share_a_queue_and_each_does_what_fits(db: Database) -> None:
+    """Ten searches of each size, any message to any host: all are judged, the large ones on the large host alone."""
+    messages = [begin(db, op, team=f"t{number % 3}") for number in range(10) for op in (SMALL_OP, LARGE_OP)]
+    hosts, done, now = {"small": SMALL, "large": LARGE}, [], NOW
+    queue = list(messages)
+    for turn in range(200):
+        for name, size in hosts.items():
+            join(db, name, size, now)
+        if not queue:
+            now += placement.SOON_S
+            queue = list(steps.reconcile(db, now, SETTINGS))
+        if not queue:
+            continue
+        message, name = queue.pop(0), ("small", "large")[turn % 2]
+        owner = f"{name}-{turn}"
+        work = steps.take(db, message.attempt_id, owner, 10_000.0, now, hosts[name])
+        if work is not None:
+            done.append((name, work.op["name"]))
+            assert steps.give_up(db, work.attempt_id, owner, "the test has seen it", now)
+        if len(done) == len(messages):
+            break
+    assert len(done) == len(messages)
+    assert {name for name, op in done if op == LARGE_OP.name} == {"large"}
