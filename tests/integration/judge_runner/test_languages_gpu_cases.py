@@ -58,9 +58,9 @@ def test_a_gpu_candidate_passes_the_gate_and_compiles(case: Case, tmp_path: Path
         workloads=[workload],
     )
     own, built = set(own_kernels(case.source, case.language)), {kernel["name"] for kernel in prepared["kernels"]}
-    # Functions that kernels call are decorated in Gluon and CuTe DSL, too.
-    assert built and built <= own if case.language in ("gluon", "cute") else built == own
-    if case.language in ("cuda", "cute"):
+    # Functions that kernels call are decorated in Gluon, CuTe DSL and TileLang, too.
+    assert built and built <= own if case.language in ("gluon", "cute", "tilelang") else built == own
+    if case.language in ("cuda", "cute", "tilelang"):
         assert {launch["kernel"] for launch in prepared["launches"]} == built
     assert "early" not in prepared["log"]
 
