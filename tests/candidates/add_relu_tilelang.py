@@ -11,7 +11,7 @@ BLOCK = 1024
 def bias_relu(
     x: T.Tensor((ROWS, COLUMNS), "float32"), bias: T.Tensor((COLUMNS,), "float32"), y: T.Tensor((ROWS, COLUMNS), "float32")
 ):
-    with T.Kernel(T.ceildiv(COLUMNS, BLOCK), ROWS, threads=256) as (part, row):
+    with T.Kernel(ROWS, T.ceildiv(COLUMNS, BLOCK), threads=256) as (row, part):
         for j in T.Parallel(BLOCK):
             column = part * BLOCK + j
             if column < COLUMNS:
