@@ -205,6 +205,7 @@ def _compiled(source: str, arch: str) -> tuple[bytes, str]:
         include_path=[*_templates(), *_toolkit()],
         device_as_default_execution_space=True,
         ptxas_options=["-v"],
+        pch=True,  # the headers take a second; for the next shape in this process they are there already
     )
     try:
         program = core().Program(f"#include <tl_templates/cuda/nvrtc_std.h>\n{source}", "c++", options)
@@ -248,7 +249,8 @@ def _read(text: str) -> tuple[KernelLaunch, ...]:
     def parameter(one: Any) -> int | TensorMap:
         if not isinstance(one, dict):
             return int(one)
-        return TensorMap(**{key: tuple(value) if isinstance(value, list) else value for key, value in one.items()})
+        fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()}
+        return TensorMap(**fields)
 
     return tuple(
         KernelLaunch(

@@ -358,7 +358,7 @@ _TILE_DTYPES = names(
 _TILE_NAMES = (
     names(
         """
-        Cast GemmWarpPolicy.FullCol GemmWarpPolicy.FullRow GemmWarpPolicy.Square Parallel Pipelined Tensor abs all_of
+        Cast GemmWarpPolicy.FullCol GemmWarpPolicy.FullRow GemmWarpPolicy.Square Parallel Pipelined abs all_of
         alloc_fragment alloc_local alloc_shared alloc_var any_of atan atan2 atomic_add atomic_addx2 atomic_addx4
         atomic_max atomic_min cast ceil ceildiv clamp clear copy copysign cos cosh cumsum erf exp exp10 exp2 fill floor
         floordiv floormod gemm get_thread_binding if_then_else infinity isinf isnan log log10 log1p log2 max max_value

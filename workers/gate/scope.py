@@ -15,8 +15,8 @@ class Scope:
 
     `imports` maps a local name to its dotted name; `compiled` maps a name to the C source behind it (None where that is
     not constant). `launchers` maps the name of what `cutedsl.compile` or its like gives to the function that it took,
-    "" where that is none of the module's. `constants` maps a name to its value, None where that is not known or is one of
-    several that were unpacked; `unpacked` has these, where each stands beside its name.
+    "" where that is none of the module's. `constants` maps a name to its value, None where that is not known or is one
+    of several that were unpacked; `unpacked` has these, where each stands beside its name.
     """
 
     language: str

@@ -33,9 +33,11 @@ class TileFunction(CuteFunction):
     def function(self, function: ast.FunctionDef) -> None:
         """Check a function: a `@T.prim_func` has one `with T.Kernel(...)`, whose name is its kernel's."""
         super().function(function)
-        if allowed.TILE_FUNCTION in map(self.scope.dotted, function.decorator_list):
-            if self._kernels != 1:
-                self.refuse(function, f"found {self._kernels} `with T.Kernel(...)`, expected one in a @T.prim_func")
+        compiled = allowed.TILE_FUNCTION in map(self.scope.dotted, function.decorator_list)
+        if self._kernels != int(compiled):
+            expected = "one in a @T.prim_func, none in a @T.macro"
+            self.refuse(function, f"found {self._kernels} `with T.Kernel(...)`, expected {expected}")
+        if compiled:
             for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
                 if argument.annotation is None:
                     self.refuse(argument, f"{argument.arg}: expected an annotation, T.Tensor(shape, dtype) or a dtype")
@@ -97,6 +99,8 @@ class TileFunction(CuteFunction):
     def annotation(self, node: ast.expr | None) -> None:
         """Check an annotation: `T.Tensor(shape, dtype)` beside those of every kernel."""
         if isinstance(node, ast.Call) and self.scope.dotted(node.func) == allowed.TILE_TENSOR:
+            if len(node.args) > 2:  # behind them a tensor takes an address
+                self.refuse(node, f"found {len(node.args)} arguments of T.Tensor, expected shape and dtype")
             self.arguments(node, frozenset({"dtype", "shape"}))
         else:
             super().annotation(node)
