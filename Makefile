@@ -61,7 +61,7 @@ sbom: $(INSTALLED)
 # Installed again only when what is to be installed changed.
 $(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(DASHBOARD) | $(if $(NODE),$(MODULES))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[worker,cute,dev,models]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[worker,cute,tilelang,dev,models]"
 	touch $@
 
 $(MODULES): service/dashboard/package-lock.json

@@ -102,6 +102,26 @@ launch = cutedsl.compile(launch_scale_shift)
 def run(x, y):
     launch(x, y, x.numel())
 """
+TILELANG = """import tilelang.language as T
+from kernels_db.runtime import tilelang
+
+N = T.dynamic("n")
+
+
+@T.prim_func
+def scale_shift(x: T.Tensor((N,), "float32"), y: T.Tensor((N,), "float32")):
+    with T.Kernel(T.ceildiv(N, 256), threads=256) as block:
+        for i in T.Parallel(256):
+            if block * 256 + i < N:
+                y[block * 256 + i] = x[block * 256 + i] * 2.0 + 1.0
+
+
+launch = tilelang.compile(scale_shift)
+
+
+def run(x, y):
+    launch(x, y)
+"""
 CUDA = '''from kernels_db.runtime import cuda
 
 kernels = cuda.compile(r"""

@@ -21,6 +21,7 @@ from benchmarks.redteam_catalogue import (
     cheats_rows,
     cheats_sizes,
     cheats_state,
+    cheats_tilelang,
     cheats_truth,
     cheats_values,
     controls_cpp,
@@ -58,6 +59,7 @@ def cheats(device: Device) -> list[Cheat]:
         cheats_python,
         cheats_truth,
         cheats_cute,
+        cheats_tilelang,
     )
     found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
     return _by_op([*found, *cheats_gluon.translated_cheats(found)])
@@ -77,6 +79,7 @@ def controls(device: Device) -> list[Control]:
         controls_python,
         controls_truth,
         cheats_cute,
+        cheats_tilelang,
     )
     found = [control for module in modules for control in module.controls() if control.device == device]
     return _by_op([*found, *cheats_gluon.translated_controls(found)])

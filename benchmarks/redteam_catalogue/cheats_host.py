@@ -15,15 +15,17 @@ from benchmarks.redteam_catalogue.text import (
     EACH,
     ELEMENT,
     STORE,
+    TILELANG_ELEMENT,
     add_cpp,
     add_cuda,
     add_cute,
     add_gluon,
+    add_tilelang,
     add_triton,
 )
 
-LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda", "gluon", "cute")
-GPU: tuple[Language, ...] = ("triton", "cuda", "gluon", "cute")
+LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "cuda", "gluon", "cute", "tilelang")
+GPU: tuple[Language, ...] = ("triton", "cuda", "gluon", "cute", "tilelang")
 JITTED: tuple[Language, ...] = ("triton", "gluon")
 
 
@@ -123,6 +125,8 @@ def _source(attack: Attack, language: Language) -> str:
         return add_gluon("gl.store(out + i, a + b, mask=m)", module=module, host=host)
     if language == "cute":
         return add_cute(ELEMENT, module=module, host=host)
+    if language == "tilelang":
+        return add_tilelang(TILELANG_ELEMENT, module=module, host=host)
     return add_triton(STORE, module=module, host=host)
 
 

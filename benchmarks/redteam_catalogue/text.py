@@ -225,6 +225,27 @@ def add_cute(body: str, module: str = "", host: str = "", after: str = "", threa
     return cute(kernels, run(ADD, f"n = out.numel()\n{host}\nlaunch(x, y, out, n)\n{after}"), module)
 
 
+TILELANG = """import torch
+import tilelang.language as T
+from kernels_db.runtime import tilelang
+"""
+TILELANG_ELEMENT = "if i < N:\n    out[i] = x[i] + y[i]"
+
+
+def add_tilelang(body: str, module: str = "", host: str = "") -> str:
+    """A candidate for `ops.add` of flat tensors; `body` is what is done for element i, which may be beyond N."""
+    lines = "\n".join(f"            {line}" for line in body.strip("\n").splitlines())
+    one = 'T.Tensor((N,), "float32")'
+    kernels = (
+        f'N = T.dynamic("n")\n{module}\n\n\n@T.prim_func\ndef add(x: {one}, y: {one}, out: {one}):\n'
+        "    with T.Kernel(T.ceildiv(N, 256), threads=256) as block:\n"
+        f"        for j in T.Parallel(256):\n            i = block * 256 + j\n{lines}\n\n\n"
+        "launch = tilelang.compile(add)"
+    )
+    called = f"n = out.numel()\n{host}\nlaunch(x.view(-1), y.view(-1), out.view(-1))"
+    return f"{TILELANG}{kernels}\n\n\n{run(ADD, called)}"
+
+
 ELEMENT = "if i < n:\n    out[i] = x[i] + y[i]"
 ALL = "for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];"
 EACH = "if (i < n) out[i] = x[i] + y[i];"
@@ -252,5 +273,6 @@ HONEST_ADD: dict[Language, str] = {
     "triton": add_triton(STORE),
     "gluon": add_gluon("gl.store(out + i, a + b, mask=m)"),
     "cute": add_cute(ELEMENT),
+    "tilelang": add_tilelang(TILELANG_ELEMENT),
     "python": add_python("torch.add(x, y, out=out)"),
 }

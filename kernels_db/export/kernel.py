@@ -108,26 +108,28 @@ def _digest(kernel: ExportedKernel) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-MINOR_VERSIONS = {"gluon": "triton", "cute": "nvidia-cutlass-dsl"}
-"""Languages whose kernels are built by one minor version of a library alone, as its distribution is named."""
+MINOR_VERSIONS = {"gluon": ("triton", 2), "cute": ("nvidia-cutlass-dsl", 2), "tilelang": ("tilelang", 3)}
+"""Languages whose kernels are built by one version of a library alone, as its distribution is named, and how many
+numbers of the version that is."""
 
 
 def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
     """Return the requirements of the kernels' languages, beside torch.
 
-    Gluon's names change from one minor version of Triton to the next, and CuTe DSL's from one of its own, so such
-    kernels ask for the one that all of them were verified with. Where they were verified with several, no version suits
-    all: then any is asked for, and each kernel serves under its own alone (`package_files/_guard.py`).
+    Gluon's names change from one minor version of Triton to the next, CuTe DSL's from one of its own, and TileLang's
+    with each release (0.1.15), so such kernels ask for the one that all of them were verified with. Where they were
+    verified with several, no version suits all: then any is asked for, and each kernel serves under its own alone
+    (`package_files/_guard.py`).
     """
     pinned = {}
-    for language, library in MINOR_VERSIONS.items():
+    for language, (library, parts) in MINOR_VERSIONS.items():
         found = {
-            tuple(str(kernel.envelope.get("versions", {}).get(library, "")).split(".")[:2])
+            tuple(str(kernel.envelope.get("versions", {}).get(library, "")).split(".")[:parts])
             for kernel in kernels
             if kernel.language == language
         }
         release = found.pop() if len(found) == 1 else ()
-        if len(release) == 2:
+        if len(release) == parts:
             pinned[library] = f"{library}=={'.'.join(release)}.*"
     needs = [need for kernel in kernels for need in LANGUAGES[kernel.language].requirements]
     return list(dict.fromkeys(pinned.get(need, need) for need in needs))

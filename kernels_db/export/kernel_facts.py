@@ -18,7 +18,7 @@ Timed = tuple[dict[str, int], float, float]
 The smaller, the faster.
 """
 
-_LIBRARIES = ("torch", "triton", "nvidia-cutlass-dsl")
+_LIBRARIES = ("torch", "triton", "nvidia-cutlass-dsl", "tilelang")
 """What a kernel's guard compares the versions of."""
 
 

@@ -41,7 +41,7 @@ SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
 """
 
 
-CandidateLanguage = Literal["cpp", "triton", "cuda", "gluon", "cute", "python"]
+CandidateLanguage = Literal["cpp", "triton", "cuda", "gluon", "cute", "tilelang", "python"]
 """The language of a candidate; python is free Python.
 
 Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX.

@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Compiler = Literal["g++", "nvrtc", "triton", "cute"]
-"""What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, CuTe DSL. The last two build functions."""
+Compiler = Literal["g++", "nvrtc", "triton", "cute", "tilelang"]
+"""What builds a candidate's kernels: g++, CUDA's run-time compiler, Triton, CuTe DSL, TileLang.
+
+The last three build functions.
+"""
 
 
 CUTE_KERNEL = "kernel_cutlass_"
@@ -86,6 +89,17 @@ LANGUAGES: dict[str, Language] = {
             imports=("kernels_db.runtime.cutedsl", "cutlass"),
             package="cutlass",
             requirements=("nvidia-cutlass-dsl", "cuda-core"),
+            without_device="the candidate is compiled for the target, and its kernels' resources are reported; it is "
+            "not run",
+        ),
+        Language(
+            "tilelang",
+            "TileLang",
+            ("cuda",),
+            "tilelang",
+            imports=("kernels_db.runtime.tilelang", "tilelang"),
+            package="tilelang",
+            requirements=("tilelang", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl"),
             without_device="the candidate is compiled for the target, and its kernels' resources are reported; it is "
             "not run",
         ),

@@ -71,11 +71,11 @@ def toolchain() -> tuple[tuple[str, str], ...]:
         raise HostError(f"NVRTC is not installed: {error}") from error
     if int(status) != 0:
         raise HostError(f"NVRTC cannot be used: status {status}")
-    return (("nvrtc", f"{major}.{minor}"), ("include", ":".join(_include_paths())))
+    return (("nvrtc", f"{major}.{minor}"), ("include", ":".join(include_paths())))
 
 
 @lru_cache
-def _include_paths() -> tuple[str, ...]:
+def include_paths() -> tuple[str, ...]:
     """The directories of CUDA's own headers: the toolkit's, and those that come with Triton where the toolkit's are
     missing, or are the runtime's wheel alone, which lacks what `mma.h` includes."""
     finder = importlib.import_module("cuda.pathfinder")
@@ -95,7 +95,7 @@ def _nvrtc(source: str, arch: str, flags: tuple[str, ...], headers: Path) -> tup
     options = core().ProgramOptions(
         name="candidate.cu",
         arch=arch,
-        include_path=[str(headers), *_include_paths()],
+        include_path=[str(headers), *include_paths()],
         pre_include=["stdint.h", "math.h", "cuda.h"],
         diag_suppress=[_REDEFINED_MACRO],
         **_options(flags),
@@ -105,7 +105,7 @@ def _nvrtc(source: str, arch: str, flags: tuple[str, ...], headers: Path) -> tup
         code = program.compile("cubin", logs=log).code
     except errors() as error:
         text = f"{log.getvalue()}\n{error}".replace("NVRTC_ERROR_COMPILATION, compilation log:", "").strip()
-        raise CompileError(_first_error(text), trim_log(text)) from error
+        raise CompileError(first_error(text), trim_log(text)) from error
     return bytes(code), log.getvalue().replace("\0", "").strip() + "\n"
 
 
@@ -140,7 +140,7 @@ def _options(flags: tuple[str, ...]) -> dict[str, Any]:
     return fields
 
 
-def _first_error(log: str) -> str:
+def first_error(log: str) -> str:
     """The first error of a log in one line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if re.search(r"\berror\b", line)), lines[0] if lines else "NVRTC refused it")[

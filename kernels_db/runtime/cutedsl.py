@@ -25,7 +25,7 @@ from typing import Any
 from . import recording as _recording
 from .cuda_build import core
 from .cuda_device import opt_in, refusal
-from .cutedsl_build import Argument, TensorFacts, build
+from .cutedsl_build import Argument, Compiled, TensorFacts, build
 from .cutedsl_host import HostLaunch
 from .errors import CacheError
 from .launch_parameters import mismatch
@@ -73,6 +73,10 @@ class Function:
         """Return what the function is compiled for of these arguments. Raises TypeError."""
         return tuple(_facts(self._described(one, [])) for one in arguments)
 
+    def _compiled(self, facts: tuple[Argument, ...], arch: str, cache_dir: Path | None) -> Compiled:
+        """Compile the function for these arguments, or find it in the cache. Another compiler's has its own."""
+        return build(self.function, facts, arch, cache_dir=cache_dir)
+
     def _described(self, argument: Any, addresses: list[int]) -> Any:
         """An argument as a key; its address, 0 for a number, goes to `addresses`."""
         if isinstance(argument, (bool, int, float)) or argument is None:
@@ -95,9 +99,9 @@ class Function:
         gpu.set_current()
         facts = tuple(_facts(one) for one in key[1:])
         try:
-            compiled = build(self.function, facts, f"sm_{gpu.arch}")
+            compiled = self._compiled(facts, f"sm_{gpu.arch}", None)
         except CacheError:  # a runner reads what was compiled ahead, and may write beside it nowhere
-            compiled = build(self.function, facts, f"sm_{gpu.arch}", cache_dir=_own_directory())
+            compiled = self._compiled(facts, f"sm_{gpu.arch}", _own_directory())
         library = Library(compiled.build.path)
         ready = tuple(ReadyLaunch(self.name, one, library, device) for one in compiled.launches)
         if len(self._ready) >= _READY:
@@ -261,7 +265,7 @@ def _configuration(launch: HostLaunch, stream: int) -> Any:
 @lru_cache
 def _own_directory() -> Path:
     """A directory of this process alone, which goes with it."""
-    directory = tempfile.mkdtemp(prefix="warpsmith-cute-")
+    directory = tempfile.mkdtemp(prefix="warpsmith-kernels-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
 

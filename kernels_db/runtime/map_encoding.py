@@ -43,23 +43,58 @@ def encoded(
     Raises:
         OSError: there is no such library. RuntimeError: the driver refuses.
     """
-    library = ctypes.CDLL(driver or DRIVER)
-    rank, size = tensor.dim(), tensor.element_size()
+    size = tensor.element_size()
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return encode(
+        tensor.data_ptr(),
+        _TYPES.index(element),
+        shape[::-1],
+        [stride * size for stride in reversed(strides[:-1])],
+        tuple(box)[::-1],
+        tuple(element_strides or (1,) * len(shape))[::-1],
+        _SWIZZLES.index(swizzle),
+        _PROMOTIONS.index(l2_promotion),
+        driver,
+    )
+
+
+def encode(
+    address: int,
+    element: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    steps: Sequence[int],
+    swizzle: int,
+    promotion: int,
+    driver: str | None = None,
+) -> bytes:
+    """Return the tensor map of what lies at `address`, the innermost axis first, zeros outside of it.
+
+    Args:
+        element, swizzle, promotion: numbers of the driver's enums.
+        strides: bytes, of every axis but the innermost.
+        driver: the library that encodes, where it is another than DRIVER.
+
+    Raises:
+        OSError: there is no such library. RuntimeError: the driver refuses.
+    """
+    library = ctypes.CDLL(driver or DRIVER)
+    rank = len(shape)
     room = ctypes.create_string_buffer(128 + 64)
     place = -(-ctypes.addressof(room) // 64) * 64  # the driver wants 64 bytes' alignment
     found = library.cuTensorMapEncodeTiled(
         ctypes.c_void_p(place),
-        ctypes.c_int(_TYPES.index(element)),
+        ctypes.c_int(element),
         ctypes.c_uint32(rank),
-        ctypes.c_void_p(tensor.data_ptr()),
-        (ctypes.c_uint64 * rank)(*reversed(shape)),
-        (ctypes.c_uint64 * max(1, rank - 1))(*(stride * size for stride in reversed(strides[:-1]))),
-        (ctypes.c_uint32 * rank)(*reversed(tuple(box))),
-        (ctypes.c_uint32 * rank)(*reversed(tuple(element_strides or (1,) * rank))),
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * rank)(*shape),
+        (ctypes.c_uint64 * max(1, rank - 1))(*strides),
+        (ctypes.c_uint32 * rank)(*box),
+        (ctypes.c_uint32 * rank)(*steps),
         ctypes.c_int(0),  # no interleaving
-        ctypes.c_int(_SWIZZLES.index(swizzle)),
-        ctypes.c_int(_PROMOTIONS.index(l2_promotion)),
+        ctypes.c_int(swizzle),
+        ctypes.c_int(promotion),
         ctypes.c_int(0),  # zeros outside of the tensor
     )
     if found:

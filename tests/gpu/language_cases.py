@@ -603,6 +603,112 @@ def _centred(x: Any) -> list[Any]:
     return [(value / value.pow(2).mean(1, keepdim=True).sqrt()).clamp(min=-1.0)]
 
 
+TILELANG_ROWS = """
+import torch
+import tilelang.language as T
+from kernels_db.runtime import tilelang
+
+ROWS, COLUMNS = T.dynamic("rows"), T.dynamic("columns")
+PART = 256
+
+
+@T.macro
+def scaled(value, by):
+    return value * by
+
+
+@T.prim_func
+def statistics(x: T.Tensor((ROWS, COLUMNS), "float16"), kept: T.Tensor((2, ROWS), "float32")):
+    with T.Kernel(ROWS, threads=128) as row:
+        part = T.alloc_fragment((1, PART), "float32")
+        one = T.alloc_fragment((1,), "float32")
+        most = T.alloc_fragment((1,), "float32")
+        total = T.alloc_fragment((1,), "float32")
+        T.fill(most, -T.infinity("float32"))
+        T.clear(total)
+        for step in T.serial(T.ceildiv(COLUMNS, PART)):
+            for i, j in T.Parallel(1, PART):
+                if step * PART + j < COLUMNS:
+                    part[i, j] = T.cast(x[row, step * PART + j], "float32")
+                else:
+                    part[i, j] = -T.infinity("float32")
+            T.reduce_max(part, most, dim=1, clear=False)
+        for step in T.serial(T.ceildiv(COLUMNS, PART)):
+            for i, j in T.Parallel(1, PART):
+                if step * PART + j < COLUMNS:
+                    part[i, j] = T.exp(T.cast(x[row, step * PART + j], "float32") - most[0])
+                else:
+                    part[i, j] = 0.0
+            T.reduce_sum(part, one, dim=1)
+            total[0] += one[0]
+        kept[0, row] = most[0]
+        kept[1, row] = total[0]
+
+
+@T.prim_func
+def shares(
+    x: T.Tensor((ROWS, COLUMNS), "float16"),
+    kept: T.Tensor((2, ROWS), "float32"),
+    out: T.Tensor((ROWS, COLUMNS), "float32"),
+    by: T.float32,
+    columns: T.int32,
+):
+    with T.Kernel(T.ceildiv(columns, PART), ROWS, threads=128) as (part, row):
+        for j in T.Parallel(PART):
+            place = part * PART + j
+            if place < columns:
+                value = T.exp(T.cast(x[row, place], "float32") - kept[0, row]) / kept[1, row]
+                out[row, place] = scaled(value, by)
+
+
+first = tilelang.compile(statistics)
+second = tilelang.compile(shares)
+
+
+def run(x, out):
+    kept = torch.empty((2, x.shape[0]), device=x.device, dtype=torch.float32)
+    first(x, kept)
+    second(x, kept, out, 0.5, x.shape[1])
+"""
+TILELANG_THREADS = """
+import tilelang.language as T
+from kernels_db.runtime import tilelang
+
+N = T.dynamic("n")
+THREADS = 128
+BLOCKS = 32
+
+
+@T.prim_func
+def cleared(out: T.Tensor((1,), "float32")):
+    with T.Kernel(1, threads=THREADS) as block:
+        if T.get_thread_binding(0) == 0:
+            out[0] = 0.0
+
+
+@T.prim_func
+def summed(x: T.Tensor((N,), "float32"), out: T.Tensor((1,), "float32")):
+    with T.Kernel(BLOCKS, threads=THREADS) as block:
+        total = T.alloc_var("float32")
+        total = 0.0
+        thread = T.get_thread_binding(0)
+        for step in T.serial(T.ceildiv(N, BLOCKS * THREADS)):
+            place = (step * BLOCKS + block) * THREADS + thread
+            if place < N:
+                total = total + T.tanh(x[place])
+        lanes = T.warp_reduce_sum(total)
+        if thread % 32 == 0:
+            T.atomic_add(out[0], lanes)
+
+
+clear = tilelang.compile(cleared)
+launch = tilelang.compile(summed)
+
+
+def run(x, out):
+    clear(out)
+    launch(x.view(-1), out)
+"""
 CASES = [
     Case(
         "autotuned",
@@ -756,6 +862,42 @@ CASES = [
         [("x", [38, 1001], "float16")],
         [("out", [1], "float32")],
         lambda x: [(0.5 * x.float()).sum().view(1)],
+        1e-2,
+    ),
+    Case(
+        "TileLang's products by TMA",
+        "tilelang",
+        prompts.example("tilelang_product"),
+        [("x", [200, 328], "bfloat16"), ("w", [136, 328], "bfloat16")],
+        [("out", [200, 136], "bfloat16")],
+        lambda x, w: [x.float() @ w.float().T],
+        2e-1,
+    ),
+    Case(
+        "TileLang's products of sizes that TMA does not take",
+        "tilelang",
+        prompts.example("tilelang_product"),
+        [("x", [201, 329], "bfloat16"), ("w", [137, 329], "bfloat16")],
+        [("out", [201, 137], "bfloat16")],
+        lambda x, w: [x.float() @ w.float().T],
+        2e-1,
+    ),
+    Case(
+        "TileLang's reductions, numbers and two launches",
+        "tilelang",
+        TILELANG_ROWS,
+        [("x", [38, 1001], "float16")],
+        [("out", [38, 1001], "float32")],
+        lambda x: [0.5 * x.float().softmax(-1)],
+        1e-4,
+    ),
+    Case(
+        "TileLang's atomics and values of one thread",
+        "tilelang",
+        TILELANG_THREADS,
+        [("x", [38, 1001], "float32")],
+        [("out", [1], "float32")],
+        lambda x: [x.tanh().sum().view(1)],
         1e-2,
     ),
 ]

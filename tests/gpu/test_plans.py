@@ -33,6 +33,7 @@ SOURCES = {
     "triton": ("triton", dispatch.TRITON, 1),
     "gluon": ("gluon", dispatch.GLUON, 1),
     "cute": ("cute", dispatch.CUTE, 1),
+    "tilelang": ("tilelang", dispatch.TILELANG, 1),
     "triton, three launches": ("triton", dispatch.TRITON_THREE, 3),
 }
 SIZES = (4096, 16384)

@@ -113,6 +113,28 @@ def run(x, y, out):
     launch(x, y, out, out.numel())
 """
 
+TILELANG = """
+import math
+import torch
+import tilelang.language as T
+from kernels_db.runtime import tilelang
+N = T.dynamic("n")
+{module}
+@T.prim_func
+def add(x: T.Tensor((N,), "float32"), y: T.Tensor((N,), "float32"), out: T.Tensor((N,), "float32")):
+    with T.Kernel(T.ceildiv(N, 256), threads=256) as block:
+        for j in T.Parallel(256):
+            i = block * 256 + j
+        {kernel}
+            out[i] = x[i] + y[i]
+
+launch = tilelang.compile(add)
+
+def run(x, y, out):
+{run}
+    launch(x, y, out)
+"""
+
 
 class Case(NamedTuple):
     """An escape and its honest sibling; `said` must stand in a problem's message."""
@@ -329,6 +351,49 @@ CASES = [
     Case("cute_reaches_into_what_it_compiled", "t = launch.function", "t = x.shape", "attribute `.function`", "cute"),
     Case("cute_passes_what_it_compiled", "t = (launch, x)", "t = (x, y)", "`launch` is not a value", "cute"),
     Case("cute_host_calls_the_dsl", "t = cute.make_layout(4)", "t = math.ceil(4.5)", "call of `cutlass.cute.make_layout`", "cute"),
+    Case("tilelang_foreign_function", "    T.call_extern('int32', 'system', 1)", "    T.sync_threads()", "`tilelang.language.call_extern` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_imports_source", "    T.import_source('__device__ int kept;')", "    T.use_swizzle(10)", "`tilelang.language.import_source` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_source_before_the_kernel", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1, threads=32, prelude='__device__ int kept;') as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1, threads=32) as b:\n        x[0] = 1.0\n", "keyword 'prelude' is not allowed", "tilelang", "module"),
+    Case("tilelang_clusters", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1, threads=32, cluster_dims=2) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1, 2, threads=32) as (a, b):\n        x[0] = 1.0\n", "keyword 'cluster_dims' is not allowed", "tilelang", "module"),
+    Case("tilelang_two_kernels", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "found 2 `with T.Kernel(...)`, expected one", "tilelang", "module"),
+    Case("tilelang_a_kernel_in_a_macro", "@T.macro\ndef f(x):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.macro\ndef f(x):\n    x[0] = 1.0\n", "none in a @T.macro", "tilelang", "module"),
+    Case("tilelang_a_tensor_at_an_address", "    p = T.reinterpret(x[0], 'handle')\n            t = T.Tensor((4,), 'float32', p)", "    t = T.reinterpret(x[0], 'int32')", "`tilelang.language.Tensor` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_a_parameter_at_an_address", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32', 4096)):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor(shape=(N,), dtype='float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "found 3 arguments of T.Tensor", "tilelang", "module"),
+    Case("tilelang_another_with", "@T.macro\ndef f(x):\n    with open('/etc/passwd') as b:\n        x[0] = 1.0\n", "@T.macro\ndef f(x):\n    x[0] = 1.0\n", "a with block is not allowed in a kernel", "tilelang", "module"),
+    Case("tilelang_kernel_as_a_value", "    t = T.Kernel(1, threads=32)", "    t = T.ceildiv(1, 32)", "T.Kernel is not allowed here", "tilelang", "kernel"),
+    Case("tilelang_tensor_of_an_address", "    t = T.make_tensor_from_addr(4096, (1,), 'float32')", "    t = T.alloc_local((1,), 'float32')", "make_tensor_from_addr` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_pointer_type", "@T.prim_func\ndef f(x: T.Tensor((N,), T.ptr)):\n    with T.Kernel(1) as b:\n        x[0] = 1\n", "@T.prim_func\ndef f(x: T.Tensor((N,), T.int64)):\n    with T.Kernel(1) as b:\n        x[0] = 1\n", "`tilelang.language.ptr` is not allowed", "tilelang", "module"),
+    Case("tilelang_memory_that_outlives", "    t = T.alloc_global((4,), 'float32')", "    t = T.alloc_fragment((4,), 'float32')", "`tilelang.language.alloc_global` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_waits_for_the_grid", "    T.sync_grid()", "    T.sync_warp()", "`tilelang.language.sync_grid` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_annotations", "    T.copy(x[0:4], y[0:4], annotations=dict)", "    T.copy(x[0:4], y[0:4], disable_tma=True)", "keyword 'annotations' is not allowed", "tilelang", "kernel"),
+    Case("tilelang_tables", "    T.annotate = {}", "    t = (1, 2)", "assignment to `T.annotate`", "tilelang", "kernel"),
+    Case("tilelang_a_table_by_position", "    T.gemm(x, y, out, False, False, 0, True, {'a': 1})", "    T.gemm(x, y, out, False, False, T.GemmWarpPolicy.Square, True)", "Dict is not allowed in a kernel", "tilelang", "kernel"),
+    Case("tilelang_text_in_a_word", "    t = T.alloc_shared((4,), 'float32', 'shared; asm volatile(exit)')", "    t = T.alloc_shared((4,), 'float32')", "is not allowed in a kernel: expected a dtype's name", "tilelang", "kernel"),
+    Case("tilelang_prints", "    T.print(x[0])", "    t = x[0]", "`tilelang.language.print` is not allowed", "tilelang", "kernel"),
+    Case("tilelang_prints_in_python", "    print(i)", "    t = max(i, 1)", "call of `print`", "tilelang", "kernel"),
+    Case("tilelang_inline_ptx", "    T.ptx_init_barrier_thread_count(0, 1)", "    T.sync_threads()", "is not allowed in a kernel", "tilelang", "kernel"),
+    Case("tilelang_object_internals", "    t = x.data", "    t = x.shape", "attribute `.data`", "tilelang", "kernel"),
+    Case("tilelang_scope_of_a_buffer", "    t = x.scope()", "    t = x.dtype", "attribute `.scope`", "tilelang", "kernel"),
+    Case("tilelang_writes_to_the_module", "    add.kept = i", "    kept = i", "assignment to `add.kept`", "tilelang", "kernel"),
+    Case("tilelang_keeps_in_a_list", "A = [1]\n---    A[0] = 1", "A = [1]\n---    t = 1", "expected an element of a local tensor", "tilelang", "used"),
+    Case("tilelang_reads_a_list", "A = [1]\n---    t = A", "A = (1,)\n---    t = A", "expected a number, dtype, string or tuple", "tilelang", "used"),
+    Case("tilelang_annotation_that_runs", "@T.prim_func\ndef f(x: \"T.Tensor((N,), __import__('os').getcwd())\"):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: \"T.Tensor((N,), 'float32')\"):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "attribute `.getcwd`", "tilelang", "module"),
+    Case("tilelang_without_an_annotation", "@T.prim_func\ndef f(x):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "x: expected an annotation", "tilelang", "module"),
+    Case("tilelang_a_default", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32'), n: T.int32 = 3):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32'), n: T.int32):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "expected plain ones", "tilelang", "module"),
+    Case("tilelang_name_of_a_size", "M = T.dynamic('m; asm')\n", "M = T.dynamic('m')\n", "expected the name of one size", "tilelang", "module"),
+    Case("tilelang_sizes_of_a_name", "A = 'm'\nM = T.dynamic(A)\n", "A = 'm'\nM = T.dynamic('m')\n", "expected the name of one size", "tilelang", "module"),
+    Case("tilelang_dynamic_in_run", "t = T.dynamic('m')", "t = x.numel()", "call of `tilelang.language.dynamic`", "tilelang"),
+    Case("tilelang_compiles_a_macro", "@T.macro\ndef f(a):\n    return a\nother = tilelang.compile(f)\n", "@T.macro\ndef f(a):\n    return a\nother = tilelang.compile(add)\n", "expected one @T.prim_func", "tilelang", "module"),
+    Case("tilelang_compiles_in_run", "t = tilelang.compile(add)", "t = x.numel()", "is called inside a function", "tilelang"),
+    Case("tilelang_jits_by_itself", "import tilelang.jit\n", "import math\n", "import of `tilelang.jit`", "tilelang", "module"),
+    Case("tilelang_itself", "import tilelang\n", "import torch\n", "import of `tilelang` is not allowed", "tilelang", "module"),
+    Case("tilelang_tvm", "import tvm\n", "import math\n", "import of `tvm`", "tilelang", "module"),
+    Case("tilelang_of_another_backend", "import tilelang.rocm.language as R\n", "import math\n", "import of `tilelang.rocm.language`", "tilelang", "module"),
+    Case("tilelang_reaches_into_what_it_compiled", "t = launch.function", "t = x.shape", "attribute `.function`", "tilelang"),
+    Case("tilelang_passes_what_it_compiled", "t = (launch, x)", "t = (x, y)", "`launch` is not a value", "tilelang"),
+    Case("tilelang_a_function_inside", "    def f(): return 1", "    t = 1", "a function inside a function", "tilelang", "kernel"),
+    Case("tilelang_lambda", "    t = lambda: i", "    t = i", "a lambda stands only", "tilelang", "kernel"),
+    Case("cuda_runs_tilelang", "import tilelang.language\n", "import math\n", "import of `tilelang.language`", "cuda", "module"),
     Case("cuda_runs_cute", "import cutlass\n", "import math\n", "import of `cutlass`", "cuda", "module"),
     Case("triton_runs_gluon", "from triton.experimental import gluon\n", "from triton import cdiv\n", "import of `triton.experimental.gluon`", "triton", "module"),
     Case("graphs", "torch.cuda.CUDAGraph()", "t = torch.empty(4, device=x.device)", "`torch.cuda.CUDAGraph`", "cuda"),
@@ -388,13 +453,14 @@ def gluon_of(case: Case) -> Case:
     return Case(name, spelled(case.escape), spelled(case.sibling), said, "gluon", case.place)
 
 
-def cute_of(case: Case) -> Case:
-    """The same escape and sibling in the host code of CuTe DSL."""
-    return Case(f"{case.name}_in_cute", case.escape, case.sibling, case.said, "cute", case.place)
+def in_host_code(case: Case, language: str) -> Case:
+    """The same escape and sibling in the host code of a language whose kernels are functions that are called."""
+    return Case(f"{case.name}_in_{language}", case.escape, case.sibling, case.said, language, case.place)
 
 
 CASES += [
-    cute_of(case)
+    in_host_code(case, language)
+    for language in ("cute", "tilelang")
     for case in CASES
     # what host code may not do in C++; the rest of those cases is about C++'s sources
     if case.language == "cpp" and not re.search("cpp|kernel", case.escape + case.sibling + case.said)
@@ -425,7 +491,9 @@ def candidate(case: Case, text: str) -> str:
         parts["run"] = f"    {text}"
     elif case.place != "both":
         parts[case.place] = text
-    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA, "gluon": GLUON, "cute": CUTE}[case.language].format(**parts)
+    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA, "gluon": GLUON, "cute": CUTE, "tilelang": TILELANG}[
+        case.language
+    ].format(**parts)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -20,6 +20,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 90  # of the syntax tree: the checks recurse
 
 _GLUON = "triton.experimental.gluon"
+_TILE = "tilelang.language"
 _CUTE = "cutlass.cute"
 _COMMON_IMPORTS = frozenset({"math", "torch", "__future__.annotations"})
 IMPORTS = {
@@ -60,6 +61,7 @@ IMPORTS = {
         """,
         "cutlass.",
     ),
+    "tilelang": _COMMON_IMPORTS | {"tilelang.language", "kernels_db.runtime.tilelang"},
 }
 """Modules that `import a.b` and `from a import b` may lead to. Gluon takes enums alone of `triton.language`.
 
@@ -143,15 +145,24 @@ NUMBERS = names(
 """Methods that give a number, a shape or an entry of a constant table."""
 HOST_METHODS = VIEWS | SCRATCH_METHODS | NUMBERS
 
+TILE_DYNAMIC = f"{_TILE}.dynamic"
+"""A size that is known when a function is compiled."""
 MODULE_CALLS = (
     MATH
     | GLUON_LAYOUTS
     | names("cdiv experimental.gluon.language.constexpr language.constexpr next_power_of_2", "triton.")
+    | {TILE_DYNAMIC}
 )
 COMPILERS = {"cpp": "kernels_db.runtime.cpp.compile", "cuda": "kernels_db.runtime.cuda.compile"}
-CUTE_COMPILE = "kernels_db.runtime.cutedsl.compile"
-"""What makes a `@cute.jit` function callable; its argument is that function, where those above take a source."""
 CUTE_JIT = f"{_CUTE}.jit"
+TILE_FUNCTION = f"{_TILE}.prim_func"
+LAUNCHERS = {
+    "cute": ("kernels_db.runtime.cutedsl.compile", CUTE_JIT),
+    "tilelang": ("kernels_db.runtime.tilelang.compile", TILE_FUNCTION),
+}
+"""By language, what makes a function callable, and the decorator of that function: the argument is the function, where
+those above take a source."""
+MAKES_CALLABLE = frozenset(makes for makes, _ in LAUNCHERS.values())
 CUTE_LAUNCH = names("block cluster cooperative grid min_blocks_per_mp smem use_pdl")
 """Keywords of a launch in a `@cute.jit` function. The stream is the one on which the function is called."""
 _JIT = names("do_not_specialize do_not_specialize_on_alignment noinline")
@@ -163,6 +174,7 @@ DECORATORS: dict[str, dict[str, frozenset[str]]] = {
     "triton": {"triton.jit": _JIT, **_TUNING},
     "gluon": {f"{_GLUON}.jit": _JIT, **_TUNING},
     "cute": {f"{_CUTE}.kernel": frozenset(), CUTE_JIT: frozenset()},
+    "tilelang": {TILE_FUNCTION: frozenset(), f"{_TILE}.macro": frozenset()},
 }
 """By language, the decorators of a kernel, with the keywords that each may have.
 
@@ -336,11 +348,49 @@ _CUTE_NAMES = (
     )
     | MATH
 )
-KERNEL_NAMES = {"triton": _TRITON_NAMES | _LIBDEVICE_NAMES, "gluon": _GLUON_NAMES, "cute": _CUTE_NAMES}
+TILE_KERNEL, TILE_TENSOR = f"{_TILE}.Kernel", f"{_TILE}.Tensor"
+_TILE_DTYPES = names(
+    """
+    bfloat16 bool float16 float32 float64 float8_e4m3fn float8_e5m2 int16 int32 int64 int8 uint16 uint32 uint64 uint8
+    """,
+    f"{_TILE}.",
+)
+_TILE_NAMES = (
+    names(
+        """
+        Cast GemmWarpPolicy.FullCol GemmWarpPolicy.FullRow GemmWarpPolicy.Square Parallel Pipelined abs all_of
+        alloc_fragment alloc_local alloc_shared alloc_var any_of atan atan2 atomic_add atomic_addx2 atomic_addx4
+        atomic_max atomic_min cast ceil ceildiv clamp clear copy copysign cos cosh cumsum erf exp exp10 exp2 fill floor
+        floordiv floormod gemm get_thread_binding if_then_else infinity isinf isnan log log10 log1p log2 max max_value
+        min min_value nearbyint pow reduce_absmax reduce_abssum reduce_bitand reduce_bitor reduce_bitxor reduce_max
+        reduce_min reduce_sum reinterpret reshape round rsqrt serial shfl_down shfl_up shfl_xor sigmoid sin sinh sqrt
+        sync_threads sync_warp tan tanh trunc truncdiv truncmod unroll use_swizzle vectorized warp_reduce_max
+        warp_reduce_min warp_reduce_sum
+        """,
+        f"{_TILE}.",
+    )
+    | _TILE_DTYPES
+    | MATH
+)
+TILE_KEYWORDS = names(
+    """
+    batch clear clear_accum coalesced_width dim disable_tma dtype enable init nan_propagate num_stages order panel_size
+    policy return_prev reverse shape threads transpose_A transpose_B width
+    """
+)
+"""Keywords of TileLang's functions. Left out: source for a kernel (`prelude`), clusters, annotations of the program."""
+KERNEL_NAMES = {
+    "triton": _TRITON_NAMES | _LIBDEVICE_NAMES,
+    "gluon": _GLUON_NAMES,
+    "cute": _CUTE_NAMES,
+    "tilelang": _TILE_NAMES,
+}
 """By language, what a kernel's function may use. Clocks, printing and the random generator's internals are left out.
 
 Of Gluon also what is for AMD's devices and for Blackwell: nothing here has compiled or run it. Of CuTe DSL what is for
-Blackwell, what makes pointers of numbers, inline PTX, foreign functions, and what takes a function of Python's.
+Blackwell, what makes pointers of numbers, inline PTX, foreign functions, and what takes a function of Python's. Of
+TileLang what names a function or source of C's (`call_extern`, `import_source`), makes tensors of addresses, allocates
+memory that outlives a launch (`alloc_global`), waits for the whole grid, and what is for Blackwell.
 """
 KERNEL_VALUES = names("PropagateNan.ALL PropagateNan.NONE", "triton.language.")
 """Members of Triton's enums, which a kernel passes on and does not call.
@@ -373,6 +423,7 @@ KERNEL_ATTRIBUTES = {
         reshape retile set shape shape_mnk size store stride sync tail thr_id tiler_mn to try_wait value_type wait width
         """
     ),
+    "tilelang": names("dtype shape"),
 }
 """By language, attributes and methods of values inside a kernel's function.
 

@@ -31,21 +31,20 @@ class CuteFunction(Kernel):
         super().name(node)
         if node.id in self.locals or node.id not in self.scope.constants:
             return
-        if not self._is_fixed(node.id, frozenset()):
+        if not self.is_fixed(self.scope.constants[node.id] or self.scope.unpacked.get(node.id), frozenset({node.id})):
             expected = "expected a number, dtype, string or tuple"
             self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: {expected}")
 
-    def _is_fixed(self, name: str, above: frozenset[str]) -> bool:
+    def is_fixed(self, value: ast.expr | None, above: frozenset[str]) -> bool:
         """Return whether nothing of a constant can be written to: what it names neither, to the end."""
-        value = self.scope.constants[name] or self.scope.unpacked.get(name)
-        if value is None or name in above:
+        if value is None:
             return False
         for part in ast.walk(value):
             if not isinstance(part, _FIXED):
                 return False
             if isinstance(part, ast.Name) and self.scope.dotted(part) is None:  # none of an import
-                known = part.id in self.scope.constants
-                if not known or not self._is_fixed(part.id, above | {name}):
+                inner = self.scope.constants.get(part.id) or self.scope.unpacked.get(part.id)
+                if part.id in above or not self.is_fixed(inner, above | {part.id}):
                     return False
         return True
 

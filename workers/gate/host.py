@@ -63,7 +63,7 @@ class Host(Body):
 
     def value(self, node: ast.expr | None) -> None:
         """Check a right side, which may also be the lambda of a launch grid of Triton's or Gluon's."""
-        if isinstance(node, ast.Lambda) and self.scope.decorators and self.scope.language != "cute":
+        if isinstance(node, ast.Lambda) and self.scope.decorators and self.scope.language not in allowed.LAUNCHERS:
             self.grid(node)
         else:
             self.expression(node)
@@ -108,10 +108,11 @@ class Host(Body):
             self._imported_call(node, dotted)
         elif name in self.scope.launchers:
             self.arguments(node, frozenset())
-        elif name in self.scope.jitted and self.scope.language == "cute":
+        elif name in self.scope.jitted and self.scope.language in allowed.LAUNCHERS:
+            makes = ".".join(allowed.LAUNCHERS[self.scope.language][0].split(".")[-2:])
             self.refuse(
                 node,
-                f"`{name}` is called like a function: expected a call of what `cutedsl.compile({name})` gives, "
+                f"`{name}` is called like a function: expected a call of what `{makes}({name})` gives, "
                 "which is made once, at module level",
             )
         elif name in self.scope.jitted:
@@ -147,7 +148,7 @@ class Host(Body):
             self.arguments(node, allowed.SCRATCH_KEYWORDS)
         elif dotted in allowed.HOST_CALLS or dotted in self.library:
             self.arguments(node)
-        elif dotted in allowed.COMPILERS.values() or dotted == allowed.CUTE_COMPILE:
+        elif dotted in allowed.COMPILERS.values() or dotted in allowed.MAKES_CALLABLE:
             self.refuse(node, f"`{dotted}` is called inside a function: expected it once, at module level")
         else:
             calls = short((allowed.HOST_CALLS - allowed.MATH) | {name for name in self.library if "." in name})
@@ -160,8 +161,9 @@ class Host(Body):
     def _launch(self, node: ast.Call, function: ast.Subscript) -> None:
         """Check `kernel[grid](...)` of Triton and Gluon, `kernels.name[grid, block](...)` of CUDA."""
         kernel = function.value
-        jitted = isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and self.scope.language != "cute"
-        if jitted and isinstance(kernel, ast.Name) and kernel.id not in self.locals:
+        jitted = isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted
+        by_grid = jitted and self.scope.language not in allowed.LAUNCHERS
+        if by_grid and isinstance(kernel, ast.Name) and kernel.id not in self.locals:
             self.grid(function.slice)
             names = {argument.arg for argument in self.scope.jitted[kernel.id].args.args}
             self.arguments(node, allowed.TRITON_LAUNCH | names)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from warpsmith.kernels_db.runtime import CompileError, Parameter
 from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.gate.allowed import LAUNCHERS
 from warpsmith.workers.gate.kinds import Kind, Kinds
 from warpsmith.workers.gate.problems import Problem
 from warpsmith.workers.gate.scope import Scope
@@ -20,6 +21,7 @@ _EXAMPLES = {
     "cuda": "kernels.NAME[grid, block](x, out, out.numel())",
     "triton": "kernel[grid](x, out, out.numel(), BLOCK=1024)",
     "cute": "launch(x, out) with launch = cutedsl.compile(function)",
+    "tilelang": "launch(x, out) with launch = tilelang.compile(function)",
     "gluon": "kernel[grid](x, out, out.numel(), BLOCK=1024, num_warps=4)",
 }
 
@@ -223,7 +225,7 @@ def _bound(scope: Scope, launch: _Launch) -> Iterator[Problem]:
     twice = [name for name in names[: len(given)] if name in keywords]
     if twice:
         yield Problem(line, f"{launch.kernel} is given {', '.join(twice)} twice: by position and by name")
-    if len(function.decorator_list) > 1 and scope.language != "cute":
+    if len(function.decorator_list) > 1 and scope.language not in LAUNCHERS:
         return  # autotune and heuristics give arguments, too
     required = names[: len(names) - len(function.args.defaults)]
     missing = [name for name in required[len(given) :] if name not in keywords]

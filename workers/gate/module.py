@@ -26,6 +26,7 @@ from warpsmith.workers.gate.scope import (
     launcher_call,
     statements,
 )
+from warpsmith.workers.gate.tile import TileFunction
 
 _READERS = frozenset({"list", "sorted", "sum", "tuple"})
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
@@ -133,7 +134,7 @@ class Module(Expressions):
         kernel = any(is_kernel_decorator(self.scope, decorator) for decorator in node.decorator_list)
         for decorator in node.decorator_list:
             self._decorator(decorator)
-        of_kernels = CuteFunction if self.scope.language == "cute" else Kernel
+        of_kernels = {"cute": CuteFunction, "tilelang": TileFunction}.get(self.scope.language, Kernel)
         checker = (of_kernels if kernel else Host)(self.scope, self.problems, self.library)
         checker.function(node)
 
@@ -214,14 +215,17 @@ class Module(Expressions):
         self._flags(arguments.get("flags"))
 
     def _launcher(self, call: ast.Call) -> None:
-        """`cutedsl.compile(add_relu)`: a `@cute.jit` function of the module's."""
+        """`cutedsl.compile(add_relu)`: a `@cute.jit` function of the module's; `tilelang.compile` a `@T.prim_func`."""
         given = call.args[0] if len(call.args) == 1 and not call.keywords else None
         function = self.scope.jitted.get(given.id) if isinstance(given, ast.Name) else None
         decorators = function.decorator_list if function is not None else []
-        if self.scope.language != "cute":
+        makes, decorator = allowed.LAUNCHERS.get(self.scope.language, ("", ""))
+        if self.scope.dotted(call.func) != makes:
             self.refuse(call, f"`{ast.unparse(call.func)}` belongs to another language than {self.scope.language}")
-        elif allowed.CUTE_JIT not in [self.scope.dotted(one) for one in decorators]:
-            self.refuse(call, "cutedsl.compile: expected one @cute.jit function of the module, by its name")
+        elif decorator not in [self.scope.dotted(one) for one in decorators]:
+            spelled_out = {allowed.CUTE_JIT: "@cute.jit function", allowed.TILE_FUNCTION: "@T.prim_func"}[decorator]
+            short_name = ".".join(makes.split(".")[-2:])
+            self.refuse(call, f"{short_name}: expected one {spelled_out} of the module, by its name")
 
     def _flags(self, node: ast.expr | None) -> None:
         if node is None:
@@ -294,6 +298,10 @@ class Module(Expressions):
         builtin = isinstance(node.func, ast.Name) and node.func.id in allowed.BUILTINS
         if dotted == "triton.Config":
             self.arguments(node, allowed.CONFIG_KEYWORDS)
+        elif dotted == allowed.TILE_DYNAMIC:
+            given = node.args[0] if len(node.args) == 1 and not node.keywords else None
+            if not (isinstance(given, ast.Constant) and isinstance(given.value, str) and given.value.isidentifier()):
+                self.refuse(node, 'T.dynamic: expected the name of one size, such as T.dynamic("n")')
         elif builtin or dotted in allowed.MODULE_CALLS:
             self.arguments(node)
         else:

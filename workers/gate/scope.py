@@ -14,9 +14,9 @@ class Scope:
     """Module-level names.
 
     `imports` maps a local name to its dotted name; `compiled` maps a name to the C source behind it (None where that is
-    not constant). `launchers` maps the name of what `cutedsl.compile` gives to the function that it was given, "" where
-    that is none of the module's. `constants` maps a name to its value, None where that is not known or is one of
-    several that were unpacked; `unpacked` has these, where each stands beside its name.
+    not constant). `launchers` maps the name of what `cutedsl.compile` or its like gives to the function that it took,
+    "" where that is none of the module's. `constants` maps a name to its value, None where that is not known or is one
+    of several that were unpacked; `unpacked` has these, where each stands beside its name.
     """
 
     language: str
@@ -109,8 +109,8 @@ def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
 
 
 def launcher_call(scope: Scope, value: ast.expr | None) -> ast.Call | None:
-    """Return `value` where it is a call of `cutedsl.compile`."""
-    if isinstance(value, ast.Call) and scope.dotted(value.func) == allowed.CUTE_COMPILE:
+    """Return `value` where it is a call of `cutedsl.compile` or its like."""
+    if isinstance(value, ast.Call) and scope.dotted(value.func) in allowed.MAKES_CALLABLE:
         return value
     return None
 

@@ -111,6 +111,7 @@ def own_kernels(source: str, language: str) -> list[str]:
         CompileError: a CUDA source declares what no argument fits.
     """
     if language in allowed.DECORATORS:
-        return list(read_scope(parse(source), language).jitted)
+        behind = "_kernel" if language == "tilelang" else ""  # of a @T.prim_func, which has one kernel
+        return [f"{name}{behind}" for name in read_scope(parse(source), language).jitted]
     entries = [entry for entry in kernel_sources(source) if entry.language == language == "cuda"]
     return [name for entry in entries for name in signatures(entry.source, cuda=True)]

@@ -224,6 +224,8 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
         missing.append(f"cuda-core is not installed: {extra}")
     if known.compiler == "cute" and not (installed("cutlass") and has_cuda_core()):
         missing.append(f"CuTe DSL is not installed: {install_extra('judge,cute')}")
+    if known.compiler == "tilelang" and not (installed("tilelang") and has_cuda_core()):
+        missing.append(f"TileLang is not installed: {install_extra('judge,tilelang')}")
     return missing
 
 

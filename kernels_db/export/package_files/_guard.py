@@ -251,12 +251,16 @@ def machine(kernel: _load.Kernel, device: torch.device) -> str | None:
     return other_version(kernel)
 
 
+# Gluon's names change from one minor version of Triton to the next, CuTe DSL's from one of its own, and TileLang's with
+# each release.
+_PARTS = {("gluon", "triton"): 2, ("cute", "nvidia-cutlass-dsl"): 2, ("tilelang", "tilelang"): 3}
+
+
 def other_version(kernel: _load.Kernel) -> str | None:
     """Which library has another version here than the kernel was verified with; None where none has."""
     for library, there in _libraries(kernel).items():
         verified = kernel.versions.get(library)
-        # Gluon's names change from one minor version of Triton to the next, and CuTe DSL's from one of its own.
-        parts = 2 if (kernel.language, library) in (("gluon", "triton"), ("cute", "nvidia-cutlass-dsl")) else 1
+        parts = _PARTS.get((kernel.language, library), 1)
         if verified is not None and verified.split(".")[:parts] != there.split(".")[:parts]:
             return f"{library} is {there}, verified with {verified}"
     return None
@@ -278,9 +282,10 @@ def _libraries(kernel: _load.Kernel) -> dict[str, str]:
         except ImportError:
             return found  # said when the kernel is loaded
         found["triton"] = triton.__version__
-    if kernel.language == "cute":
+    library = {"cute": "nvidia-cutlass-dsl", "tilelang": "tilelang"}.get(kernel.language)
+    if library is not None:
         try:
-            found["nvidia-cutlass-dsl"] = importlib.metadata.version("nvidia-cutlass-dsl")
+            found[library] = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             return found  # said when the kernel is loaded
     return found

@@ -103,9 +103,19 @@ def package(
     return made
 
 
-@pytest.mark.parametrize("package", [(dispatch.CUTE, "cute")], indirect=True)
-def test_cute_launches_are_recorded_and_replayed(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cutlass", reason="CuTe DSL compiles without a GPU, and is not installed")
+@pytest.mark.parametrize(
+    ("package", "compiler"),
+    [
+        ((dispatch.CUTE, "cute"), "cutlass"),
+        pytest.param((dispatch.TILELANG, "tilelang"), "tilelang", marks=pytest.mark.nightly),
+    ],
+    indirect=["package"],
+    ids=["cute", "tilelang"],
+)
+def test_launches_of_functions_are_recorded_and_replayed(
+    package: Package, compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(compiler, reason="it compiles without a GPU, and is not installed")
     cutedsl, address = package.part("_runtime.cutedsl"), package.driver.kernel("cute_scale_shift")
     loaded = []
 

@@ -77,14 +77,22 @@ def test_a_good_package_is_verified_and_keeps_the_report(project: Path, capsys: 
 
 @pytest.mark.parametrize(
     ("language", "source"),
-    [("cuda", dispatch.CUDA), ("triton", dispatch.TRITON), ("gluon", dispatch.GLUON), ("cute", dispatch.CUTE)],
+    [
+        ("cuda", dispatch.CUDA),
+        ("triton", dispatch.TRITON),
+        ("gluon", dispatch.GLUON),
+        ("cute", dispatch.CUTE),
+        pytest.param("tilelang", dispatch.TILELANG, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_gpus_kernel_is_built_without_a_gpu(language: str, source: str, tmp_path: Path) -> None:
     package = LANGUAGES[language].package
     assert package is not None
     pytest.importorskip(package, reason="its compiler is not installed")
     project = open_project(build(dispatch.kernel(language, "cuda:sm_90", source), tmp_path / "exports"))
-    assert build_for_target(project, tmp_path / "build") == f"{language} for cuda:sm_90: scale_shift"
+    assert build_for_target(project, tmp_path / "build") == f"{language} for cuda:sm_90: scale_shift" + "_kernel" * (
+        language == "tilelang"
+    )
 
 
 def test_a_report_says_when_the_kernel_itself_did_not_run() -> None:

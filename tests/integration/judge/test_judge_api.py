@@ -228,7 +228,10 @@ def test_a_judge_is_of_the_process_that_made_it(scripted: Judge) -> None:
     [
         ({"level": "fast"}, "level: found 'fast', expected one of screen, verify, profile"),
         ({"level": "baseline"}, "level: found 'baseline'"),
-        ({"language": "rust"}, "language: found 'rust', expected one of cpp, triton, cuda, gluon, cute, python"),
+        (
+            {"language": "rust"},
+            "language: found 'rust', expected one of cpp, triton, cuda, gluon, cute, tilelang, python",
+        ),
         ({"language": None}, "source: imports: found 'no kernel language'"),
         ({"target": "tpu"}, "target: found 'tpu'"),
         ({"target": "cuda:sm_90"}, "target: found 'cuda:sm_90', expected cpu for a cpp candidate"),

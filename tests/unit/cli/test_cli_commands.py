@@ -291,7 +291,10 @@ def test_a_machine_without_torch_says_what_to_install(
     ("arguments", "message"),
     [
         (["--level", "fast"], "--level: found 'fast', expected one of compile, screen, verify"),
-        (["--language", "rust"], "--language: found 'rust', expected one of cpp, triton, cuda, gluon, cute, python"),
+        (
+            ["--language", "rust"],
+            "--language: found 'rust', expected one of cpp, triton, cuda, gluon, cute, tilelang, python",
+        ),
         (["--target", "tpu"], "target: found 'tpu'"),
         (["--workload", "none"], "workload: found 'none', expected one of images"),
     ],

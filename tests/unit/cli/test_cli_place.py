@@ -64,7 +64,7 @@ def test_a_machines_own_targets_are_those_that_it_can_time(
     assert targets.list_own_targets() == [here]
 
 
-@pytest.mark.parametrize("language", ["triton", "cuda", "gluon", "cute"])
+@pytest.mark.parametrize("language", ["triton", "cuda", "gluon", "cute", "tilelang"])
 def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.Gpu]) -> None:
     with pytest.raises(
         SpecError, match=rf"target: found nothing, expected cuda:ARCH for a {language} candidate"

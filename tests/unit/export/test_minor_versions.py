@@ -1,4 +1,4 @@
-"""Packages in Gluon and CuTe DSL require the minor version of the compiler that they were verified with."""
+"""Packages in Gluon, CuTe DSL and TileLang require the version of the compiler that they were verified with."""
 
 from __future__ import annotations
 
@@ -21,11 +21,21 @@ def cute(**versions: str) -> ExportedKernel:
     return replace(kernel, envelope={**kernel.envelope, "versions": {"torch": "2.11.0", **versions}})
 
 
+def tilelang(**versions: str) -> ExportedKernel:
+    kernel = exported(SCALED_ADD, prompts.example("tilelang"), "tilelang", target="cuda:sm_90")
+    return replace(kernel, envelope={**kernel.envelope, "versions": {"torch": "2.11.0", **versions}})
+
+
+BESIDE_TILELANG = ["cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl"]
+
+
 @pytest.mark.parametrize(
     ("kernel", "needs"),
     [
         (cute(**{"nvidia-cutlass-dsl": "4.8.1"}), ["nvidia-cutlass-dsl==4.8.*", "cuda-core"]),
         (cute(), ["nvidia-cutlass-dsl", "cuda-core"]),
+        (tilelang(tilelang="0.1.15"), ["tilelang==0.1.15.*", *BESIDE_TILELANG]),
+        (tilelang(), ["tilelang", *BESIDE_TILELANG]),
         (gluon(triton="3.6.0"), ["triton==3.6.*"]),
         (gluon(), ["triton"]),
         (exported(SCALED_ADD, prompts.example("triton"), "triton", target="cuda:sm_90"), ["triton"]),
@@ -34,7 +44,7 @@ def cute(**versions: str) -> ExportedKernel:
             ["cuda-core", "nvidia-cuda-nvrtc"],
         ),
     ],
-    ids=["cute", "cute of no version", "gluon", "unknown", "triton", "cuda"],
+    ids=["cute", "cute of no version", "tilelang", "tilelang of no version", "gluon", "unknown", "triton", "cuda"],
 )
 def test_what_a_package_requires(kernel: ExportedKernel, needs: list[str]) -> None:
     assert runtime_needs([kernel]) == needs

@@ -109,7 +109,28 @@ def run(x, y, eps, count, out):
     n = out.numel()
     BODY
 """
-SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON, "gluon": GLUON, "cute": CUTE}
+TILELANG = """
+import tilelang.language as T
+from kernels_db.runtime import tilelang
+
+N = T.dynamic("n")
+
+
+@T.prim_func
+def scaled(x: T.Tensor((N,), "float32"), out: T.Tensor((N,), "float32"), factor: T.float32):
+    with T.Kernel(T.ceildiv(N, 128), threads=128) as block:
+        for i in T.Parallel(128):
+            out[block * 128 + i] = x[block * 128 + i] * factor
+
+
+launch = tilelang.compile(scaled)
+
+
+def run(x, y, eps, count, out):
+    n = out.numel()
+    BODY
+"""
+SOURCES = {"cpp": CPP, "cuda": CUDA, "triton": TRITON, "gluon": GLUON, "cute": CUTE, "tilelang": TILELANG}
 
 
 def problems(language: str, body: str) -> list[Problem]:
@@ -167,6 +188,12 @@ ADD = "kernels.add(x, out, n, eps, True)"
         ("cute", "launch_scaled(x, out, n)", "expected a call of what `cutedsl.compile(launch_scaled)` gives"),
         ("cute", "scaled[(1,)](x, out, n)", "a launch of `scaled` is not allowed"),
         ("cute", "launch(x, out, n=n)", "keyword 'n' is not allowed"),
+        ("tilelang", "pass", "such as launch(x, out) with launch = tilelang.compile(function)"),
+        ("tilelang", "launch(x, out)", "scaled takes (x, out, factor), found no factor"),
+        ("tilelang", "launch(x, out, eps, 3)", "scaled takes 3 arguments (x, out, factor), found 4"),
+        ("tilelang", "scaled(x, out, eps)", "expected a call of what `tilelang.compile(scaled)` gives"),
+        ("tilelang", "scaled[(1,)](x, out, eps)", "a launch of `scaled` is not allowed"),
+        ("tilelang", "launch(x, out, factor=eps)", "keyword 'factor' is not allowed"),
         ("gluon", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out)", "plain takes (x, out, n, BLOCK, EVEN), found no n, BLOCK"),
         ("triton", "plain[(1,)](x, out, n, 64, True, 1)", "plain takes 5 arguments (x, out, n, BLOCK, EVEN), found 6"),
@@ -218,6 +245,7 @@ def test_a_launch_that_does_not_fit_is_refused_with_what_would(language: str, bo
         ("gluon", "plain[(1,)](x, out, n, 64, num_warps=4)"),
         ("cute", "launch(x, out, n)"),
         ("cute", "launch(*(x, out), 2 * n, eps)"),
+        ("tilelang", "launch(x.view(-1), out.view(-1), eps)"),
         ("triton", "plain[(1,)](x, out, n, 64)"),
         ("triton", "plain[lambda meta: (n,)](x, out, n=n, BLOCK=64, num_warps=4)"),
         ("triton", "tuned[(1,)](x, out, n)"),

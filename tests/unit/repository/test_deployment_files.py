@@ -358,5 +358,5 @@ def test_make_installs_with_the_pins() -> None:
         capture_output=True,
         text=True,
     ).stdout
-    assert '-c constraints.txt -e ".[worker,cute,dev,models]"' in plan
+    assert '-c constraints.txt -e ".[worker,cute,tilelang,dev,models]"' in plan
     assert plan.rstrip().endswith("python -m warpsmith.service.demo --exit")

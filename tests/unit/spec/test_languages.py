@@ -33,7 +33,7 @@ def test_every_seam_has_every_language() -> None:
 
 def test_a_device_is_offered_its_languages_the_default_first() -> None:
     assert languages.of_device("cpu", gated=True) == ("cpp",)
-    assert languages.of_device("cuda", gated=True) == ("triton", "cuda", "gluon", "cute")
+    assert languages.of_device("cuda", gated=True) == ("triton", "cuda", "gluon", "cute", "tilelang")
     assert "python" in languages.of_device("cuda")
 
 
@@ -46,6 +46,7 @@ def test_a_device_is_offered_its_languages_the_default_first() -> None:
         ({"kernels_db.runtime.cpp", "torch"}, ["cpp"]),
         ({"kernels_db.runtime.cuda", "triton"}, ["triton", "cuda"]),
         ({"cutlass", "cutlass.cute", "kernels_db.runtime.cutedsl", "torch"}, ["cute"]),
+        ({"tilelang.language", "kernels_db.runtime.tilelang"}, ["tilelang"]),
         ({"cutlassy", "torch"}, []),
         ({"tritonless", "torch"}, []),
     ],

@@ -71,7 +71,7 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
 
     Args:
         interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter; CUDA,
-            Gluon and CuTe DSL have none, so their candidates are compiled and go no further.
+            Gluon, CuTe DSL and TileLang have none, so their candidates are compiled and go no further.
     """
     candidate = job["candidate"]
     if candidate is None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError, HostError
-from warpsmith.workers.judge.languages import cpp, cuda, cutedsl, python, triton
+from warpsmith.workers.judge.languages import cpp, cuda, cutedsl, python, tilelang, triton
 from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError
 
 __all__ = [
@@ -64,6 +64,7 @@ _LANGUAGES: dict[str, Language] = {  # one for each of `kernels_db.job.languages
     "triton": triton.prepare,
     "gluon": triton.prepare,
     "cute": cutedsl.prepare,
+    "tilelang": tilelang.prepare,
     "python": python.prepare,
 }
 

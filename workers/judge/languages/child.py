@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ _LOG_BYTES = 256 * 1024
 
 
 def ask(
-    module: str, request: dict[str, Any], *, cache_dir: Path, limits: CompileLimits, variables: dict[str, str]
+    module: str, request: dict[str, Any], *, cache_dir: Path, limits: CompileLimits, variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Run `main` of `module` (request.json, answer.json) in an empty directory.
 

@@ -22,7 +22,7 @@ from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.preloaded import server
 from warpsmith.workers.judge.sandbox import sandbox
 
-MODULES = tuple(f"warpsmith.workers.judge.languages.{name}_child" for name in ("triton", "cuda", "cutedsl"))
+MODULES = tuple(f"warpsmith.workers.judge.languages.{name}_child" for name in ("triton", "cuda", "cutedsl", "tilelang"))
 _NICENESS = 10
 _MORE_TASKS = 256
 
@@ -68,7 +68,22 @@ def _load_cute_dsl() -> None:
         cutedsl_build.dsl()
 
 
-_STEPS = (_import_modules, _import_dynamo, _enter_fake_tensors, _hash_triton, _load_nvrtc, _load_cute_dsl)
+def _load_tilelang() -> None:
+    from warpsmith.kernels_db.runtime import HostError, tilelang_build  # noqa: PLC0415 - late, as all that is preloaded
+
+    with contextlib.suppress(HostError):
+        tilelang_build.package()
+
+
+_STEPS = (
+    _import_modules,
+    _import_dynamo,
+    _enter_fake_tensors,
+    _hash_triton,
+    _load_nvrtc,
+    _load_cute_dsl,
+    _load_tilelang,
+)
 
 
 def _preload(skipped: Sequence[str]) -> None:

@@ -6,8 +6,9 @@ is a separate one, and what it built lies in the cache, where a runner finds it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import cutedsl_build
@@ -39,16 +40,32 @@ def prepare(
         "workloads": list(workloads),
         "library": bool(library_calls),
     }
-    key = report_key({**request, "dsl": cutedsl_build.version(), "abi": cutedsl_build.ABI}, "torch", "cuda-bindings")
+    facts = {"dsl": cutedsl_build.version(), "abi": cutedsl_build.ABI}
+    return compile_functions("cutedsl", request, facts, cache_dir, limits, cutedsl_build.VARIABLES)
+
+
+def compile_functions(
+    name: str,
+    request: dict[str, Any],
+    facts: Mapping[str, Any],
+    cache_dir: Path,
+    limits: CompileLimits,
+    variables: Mapping[str, str],
+) -> Prepared:
+    """Let the child of a language whose functions are called by tensors compile a candidate, once for each request.
+
+    `facts`: what the report depends on beside the request.
+    """
+    key = report_key({**request, **facts}, "torch", "cuda-bindings")
     earlier = earlier_report(cache_dir, key)
     if earlier is not None:
         return earlier
     answer = ask(
-        "warpsmith.workers.judge.languages.cutedsl_child",
+        f"warpsmith.workers.judge.languages.{name}_child",
         request,
         cache_dir=cache_dir,
         limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),
-        variables=cutedsl_build.VARIABLES,
+        variables=variables,
     )
     prepared: Prepared = {
         "seconds": float(answer["seconds"]),

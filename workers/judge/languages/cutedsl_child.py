@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.kernels_db.job.languages import CUTE_KERNEL
-from warpsmith.kernels_db.runtime import CompileError, HostError, cutedsl
+from warpsmith.kernels_db.runtime import CompileError, HostError, cutedsl, cutedsl_build
 from warpsmith.kernels_db.runtime.cutedsl_build import Argument, TensorFacts
 from warpsmith.kernels_db.runtime.cutedsl_host import HostLaunch
 from warpsmith.kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
@@ -63,7 +63,7 @@ class Compiler:
     def compile(self, function: cutedsl.Function, facts: tuple[Argument, ...]) -> None:
         """Compile a function for one call and note its launches."""
         try:
-            compiled = cutedsl.build(function.function, facts, self.arch)
+            compiled = self.built(function, facts)
         except HostError as error:
             self.host = error
             raise abstract.Refused(error.message, error.log) from error
@@ -74,7 +74,7 @@ class Compiler:
         if not compiled.launches:
             return
         code = compiled.build.path.read_bytes()
-        if refused := cubin.refusal(code):
+        if refused := self.refusal(code):
             raise abstract.Refused(f"function {function.name!r}: {refused}")
         self.binaries[compiled.build.path] = code
         used, declared = cubin.resources(code), cubin.bounds(code)
@@ -82,6 +82,14 @@ class Compiler:
             if launch.kernel not in used:
                 raise abstract.Refused(f"function {function.name!r} launches {launch.kernel[:100]!r}, which it lacks")
             self.note(launch, used[launch.kernel], declared.get(launch.kernel, cubin.Bounds()), facts)
+
+    def built(self, function: cutedsl.Function, facts: tuple[Argument, ...]) -> cutedsl_build.Compiled:
+        """Build a function. TileLang's has a compiler of its own."""
+        return cutedsl.build(function.function, facts, self.arch)
+
+    def refusal(self, code: bytes) -> str | None:
+        """Say what a cubin has and may not, see `cubin.refusal`."""
+        return cubin.refusal(code)
 
     def note(
         self, launch: HostLaunch, used: cubin.Resources, declared: cubin.Bounds, facts: tuple[Argument, ...]
@@ -125,12 +133,12 @@ def _spelled(one: Argument) -> str:
     return f"{one.dtype}{list(one.shape)}" + ("" if one.alignment == cutedsl.ALIGNMENT else f" at {one.alignment}")
 
 
-def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
+def compile_candidate(request: dict[str, Any], kind: type[Compiler] = Compiler) -> dict[str, Any]:
     """Answer a request: {"seconds", "log", "kernels", "binaries", "launches"}, or {"error", "log"}.
 
     It has "host" where nothing can be built here.
     """
-    compiler = Compiler(request["arch"], re.findall(r"^def\s+(\w+)", request["source"], re.MULTILINE))
+    compiler = kind(request["arch"], re.findall(r"^def\s+(\w+)", request["source"], re.MULTILINE))
     compiler.install()
     abstract.pretend(int(re.sub(r"\D", "", request["arch"])))
     start = time.perf_counter()

@@ -5,6 +5,7 @@ Source: NVIDIA's sections as cuobjdump names them.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from warpsmith.workers.judge.machine import elf
@@ -12,6 +13,10 @@ from warpsmith.workers.judge.machine.elf import Section, Symbol
 
 VARIABLES = (".nv.global", ".nv.global.init", ".nv.constant3")
 """Sections of `__device__` and `__managed__` variables, zeroed or not, and of `__constant__` ones."""
+
+
+_OF_HEADERS = re.compile(r"_Z(St|NSt|NK?(\d+_INTERNAL_\w+?_cu_[0-9a-f]{8})?(4cuda|4cute|7cutlass|2tl))")
+"""Names of what the C++ library, libcu++, CUTLASS and TileLang's headers declare, as compilers write them."""
 
 
 class Variable(NamedTuple):
@@ -41,6 +46,14 @@ def areas(cubin: bytes) -> list[Area]:
         Area(sections[number].name, sections[number].size, tuple(sorted(variables, key=lambda one: one.offset)))
         for number, variables in sorted(found.items())
     ]
+
+
+def own_variables(cubin: bytes) -> list[str]:
+    """Return the variables of a module that are no constants of TileLang's headers. Raises ValueError for no cubin.
+
+    NVRTC compiles these headers with `-default-device`, which makes variables of their constants.
+    """
+    return [one.name for area in areas(cubin) for one in area.variables if not _OF_HEADERS.match(one.name)]
 
 
 def imports(cubin: bytes) -> list[str]:

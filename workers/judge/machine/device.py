@@ -180,7 +180,11 @@ class Gpu(Device):
 
     def versions(self) -> dict[str, str]:
         found = {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}
-        for name in ("triton", "nvidia-cutlass-dsl"):  # torch compiles with the first, candidates may be in either
+        for name in (
+            "triton",
+            "nvidia-cutlass-dsl",
+            "tilelang",
+        ):  # torch compiles with the first, candidates may be in either
             with suppress(PackageNotFoundError):
                 found[name] = version(name)
         return found

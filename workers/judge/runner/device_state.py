@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from warpsmith.kernels_db.job.languages import Compiler
-from warpsmith.workers.judge.machine.cubin_symbols import Area, Variable, areas
+from warpsmith.workers.judge.machine.cubin_symbols import Area, Variable, areas, own_variables
 from warpsmith.workers.judge.runner.outputs import ContractError
 from warpsmith.workers.judge.runner.shared_memory import spoil_shared
 
@@ -106,7 +106,7 @@ def _stretches(area: Area, lookup: Lookup) -> list[_Kept]:
 
 
 class GpuState:
-    """The state of a candidate's process on a GPU. `compiler`: of its language, "nvrtc", "triton" or "cute"."""
+    """The state of a candidate's process on a GPU. `compiler`: of its language, one of those that build for a GPU."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._driver = importlib.import_module("cuda.bindings.driver")
@@ -116,6 +116,8 @@ class GpuState:
             self._watch_triton()
         if compiler == "cute":
             self._watch_cute()
+        if compiler == "tilelang":
+            self._watch_tilelang()
 
     def begin(self) -> None:
         """Spoil scratch and shared memory and remember the variables; the device is idle."""
@@ -157,6 +159,23 @@ class GpuState:
             load(library, cubin)
             handle = library.handle()
             self._state.watch(int(handle), cubin, functools.partial(self._in_library, handle))
+
+        cutedsl.Library.__init__ = loaded  # type: ignore[method-assign, assignment]
+
+    def _watch_tilelang(self) -> None:
+        """Refuse each module of a TileLang function's that has variables, before its first launch.
+
+        The constants of TileLang's headers are none: they have names that the driver does not find, and no kernel's
+        source that TileLang writes names them.
+        """
+        from warpsmith.kernels_db.runtime import cutedsl  # noqa: PLC0415 - of a TileLang candidate alone
+
+        load = cutedsl.Library.__init__
+
+        def loaded(library: Any, cubin: Path) -> None:
+            if own := own_variables(cubin.read_bytes()):
+                raise ContractError("state", f"device variable {own[0][:LONGEST_NAME]!r}; {REMEDY}", found=own[0])
+            load(library, cubin)
 
         cutedsl.Library.__init__ = loaded  # type: ignore[method-assign, assignment]
 

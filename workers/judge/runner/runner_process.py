@@ -243,7 +243,7 @@ class Runner:
             from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - the fork server has it
 
             triton_runtime.install()
-        if self.device == "cuda" and self.mode == "candidate" and compiler in ("nvrtc", "triton", "cute"):
+        if self.device == "cuda" and self.mode == "candidate" and compiler in ("nvrtc", "triton", "cute", "tilelang"):
             self.state = GpuState(compiler)
         interpreted = self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1"
         if interpreted:

@@ -4,6 +4,7 @@ export const LANGUAGES: Readonly<Record<string, { title: string; device: string 
   cuda: { title: "CUDA", device: "cuda" },
   gluon: { title: "Gluon", device: "cuda" },
   cute: { title: "CuTe DSL", device: "cuda" },
+  tilelang: { title: "TileLang", device: "cuda" },
   cpp: { title: "C++", device: "cpu" },
 };
 

@@ -1,0 +1,35 @@
+"""TileLang candidates: functions compiled ahead of time for a named architecture, for the arguments of each workload.
+
+As those of CuTe DSL: TileLang and NVRTC compile in a separate process, which imports the candidate and needs no GPU,
+and what it built lies in the cache, where a runner finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.runtime import cuda_build, tilelang_build
+from warpsmith.workers.judge.languages.cutedsl import compile_functions
+from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
+
+
+def prepare(
+    source: str,
+    *,
+    target_arch: str,
+    cache_dir: Path,
+    limits: CompileLimits,
+    workloads: Sequence[ResolvedWorkload] = (),
+    library_calls: Sequence[str] = (),
+) -> Prepared:
+    """Prepare a candidate, see `Language`. Without workloads it is imported and nothing is compiled."""
+    request = {
+        "source": source,
+        "arch": target_arch,
+        "workloads": list(workloads),
+        "library": bool(library_calls),
+    }
+    facts = {"tilelang": tilelang_build.version(), "abi": tilelang_build.ABI, **dict(cuda_build.toolchain())}
+    return compile_functions("tilelang", request, facts, cache_dir, limits, tilelang_build.VARIABLES)
