@@ -89,7 +89,7 @@ def _make_event(search: SearchRow, node: NodeRow) -> EventRow:
 def _make_attempt(search: SearchRow, node: NodeRow, luck: random.Random) -> AttemptRow:
     began = search.created_at + SECONDS * (node.seq - 1)
     return AttemptRow(
-        id=f"at_grown_{node.seq}",
+        id=f"at_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
         kind="judge",
@@ -105,10 +105,10 @@ def _make_attempt(search: SearchRow, node: NodeRow, luck: random.Random) -> Atte
 
 def _make_call(search: SearchRow, node: NodeRow, luck: random.Random) -> ModelCallRow:
     return ModelCallRow(
-        id=f"mc_grown_{node.seq}",
+        id=f"mc_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
-        attempt_id=f"at_grown_{node.seq}",
+        attempt_id=f"at_{node.id[3:]}",
         kind="code",
         request=f"{node.seq:064x}",
         provider="openai",
@@ -124,10 +124,10 @@ def _make_call(search: SearchRow, node: NodeRow, luck: random.Random) -> ModelCa
 def _make_verdict(search: SearchRow, node: NodeRow, sweep: dict[str, Any]) -> VerdictRow:
     document = {"reason": "fine", "workloads": [workload("large", "bench", TIMES)], "failure": None}
     return VerdictRow(
-        id=f"vd_grown_{node.seq}",
+        id=f"vd_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
-        attempt_id=f"at_grown_{node.seq}",
+        attempt_id=f"at_{node.id[3:]}",
         level="screen",
         verdict="accepted",
         gate="time",

@@ -381,13 +381,10 @@ def test_of_a_node_the_latest_sweep_counts_and_an_answer_is_bounded(
     with database(local).writing() as session:
         row = session.get_one(VerdictRow, "vd_1")
         row.level, row.document = "screen", {**row.document, "sweep": make_sweep(random.Random(1))}
-        again = VerdictRow(**{name: getattr(row, name) for name in VerdictRow.__table__.columns.keys()})
-        again.id, again.attempt_id = "vd_1_later", "at_3"
-        again.document = {
-            **row.document,
-            "sweep": make_sweep(random.Random(2), {"ROWS": (1, 2, 4, 8), "WARPS": (1, 2)}),
-        }
-        session.add(again)
+        sweep = make_sweep(random.Random(2), {"ROWS": (1, 2, 4, 8), "WARPS": (1, 2)})
+        again = {"id": "vd_1_later", "attempt_id": "at_3", "document": {**row.document, "sweep": sweep}}
+        columns = [column.key for column in VerdictRow.__table__.columns]
+        session.add(VerdictRow(**{name: getattr(row, name) for name in columns} | again))
     [only] = get(local, "/v1/searches/sr_seed/mattered")["sweeps"]
     assert set(only["chosen"]) == {"ROWS", "WARPS"}
     monkeypatch.setattr(mattered, "MOST_SENT", 7)
