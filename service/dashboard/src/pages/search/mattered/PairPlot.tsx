@@ -44,7 +44,7 @@ export function PairPlot({
   }
   return (
     <Plot<CellTarget>
-      title="Two tunables"
+      title="Heat map of two tunables"
       desc={describe(cells, across, down, measure)}
       actions={
         <>

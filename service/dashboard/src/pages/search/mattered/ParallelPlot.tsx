@@ -1,12 +1,15 @@
 import { useMemo, useState } from "react";
 import { Button, format, Untrusted, visible } from "../../../design";
 import { type AxisSpec, Plot, Strands, type Target, Uprights } from "../../../design/plot";
+import styles from "./Mattered.module.css";
 import { SummaryTip, stepItems } from "./SummaryTip";
-import { type Configuration, type StepScale, summarise, type ValueSummary } from "./swept";
+import { type Configuration, type StepScale, shiftOf, summarise, type ValueSummary } from "./swept";
 
 const TIME = "Time";
 const LEAST_SPAN = 1.01;
 const MOST_ROWS = 100;
+/** Of an axis: lines through one value lie side by side, so that their colours are seen. */
+const SPREAD = 0.06;
 const HEIGHT = 260;
 
 interface ValueTarget extends Target {
@@ -36,11 +39,14 @@ export function ParallelPlot({
   );
   const strands = useMemo(() => {
     const places = axes.map(({ name, values }) => ({ name, at: placesOf(values) }));
-    const lines = configurations.map((one) => ({
+    const lines = configurations.map((one, index) => ({
       passes: only === null || one.values[only.name] === only.value,
       tone: steps.of(one.ratio),
       points: [
-        ...places.map(({ name, at }) => ({ x: name, y: at.get(one.values[name] ?? Number.NaN) ?? 0 })),
+        ...places.map(({ name, at }) => ({
+          x: name,
+          y: (at.get(one.values[name] ?? Number.NaN) ?? 0) + SPREAD * shiftOf(index),
+        })),
         { x: TIME, y: timePlace(one.ratio, most) },
       ],
     }));
@@ -73,15 +79,17 @@ export function ParallelPlot({
   );
   return (
     <Plot<ValueTarget>
-      title="Configurations"
+      title="Parallel coordinates"
       desc={`${format.count(configurations.length)} configurations over ${names.map(visible).join(", ")}, to the time over that of the chosen one: at most ${format.ratio(most)}.${
         only ? ` Only those with ${visible(only.name)}=${only.value} are drawn in colour.` : ""
       }`}
       actions={
-        only && (
+        only ? (
           <Button kind="quiet" onClick={() => setOnly(null)}>
             {visible(only.name)}={only.value}: show all
           </Button>
+        ) : (
+          <span className={styles.hint}>Choose a value to keep the lines through it.</span>
         )
       }
       x={x}
@@ -126,7 +134,7 @@ export function ParallelPlot({
   );
 }
 
-const Y: AxisSpec = { kind: "linear", domain: [0, 1], label: "", ticks: 0 };
+const Y: AxisSpec = { kind: "linear", domain: [-0.03, 1.03], label: "", ticks: 0 };
 
 /** Values of a tunable, evenly from the bottom of its axis to the top: they are choices, and no distances. */
 function placesOf(values: readonly ValueSummary[]): Map<number, number> {

@@ -18,6 +18,7 @@ const WIDE = 20;
 export function SlicePlots({ names, ...slice }: SliceProps & { names: readonly string[] }) {
   return (
     <>
+      <h3>Slices</h3>
       <StepsLegend
         steps={slice.steps}
         also={[{ label: "Mean of a value", tone: "text", shape: "diamond" }]}
@@ -56,7 +57,7 @@ function Slice({ name, configurations, steps }: SliceProps & { name: string }) {
   const means = values.map(({ value, mean }) => ({ key: String(value), x: String(value), y: mean }));
   return (
     <Plot<ValueTarget>
-      title={`Slice: ${visible(name)}`}
+      title={`Slice of ${visible(name)}`}
       desc={values
         .map(
           ({ value, count, mean, best }) =>

@@ -26,7 +26,7 @@ export function StepsLegend({ steps, also = [] }: { steps: StepScale; also?: rea
 
 export function stepItems({ steps }: StepScale): LegendItem[] {
   return steps.map(({ tone, from, to }, at) => ({
-    label: `${at === 0 ? "Up to" : `${format.ratio(from)} to`} ${format.ratio(to)}`,
+    label: `${at === 0 ? "Time up to" : `${format.ratio(from)} to`} ${format.ratio(to)}`,
     tone,
   }));
 }

@@ -81,19 +81,19 @@ test("dots of a value stand apart within their column", () => {
 
 test("a slice says what each value came to, and Enter opens the candidate of its best", () => {
   draw(<SlicePlots names={names} configurations={shown} steps={steps} />);
-  const plot = screen.getByRole("application", { name: /Slice: BLOCK/ });
+  const plot = screen.getByRole("application", { name: /Slice of BLOCK/ });
   fireEvent.keyDown(plot, { key: "End" });
   expect(plot).toHaveTextContent("BLOCK=128");
   expect(plot).toHaveTextContent("2 configurations, mean 2.00x");
   expect(plot).toHaveTextContent("best 1.00x: #2 with BLOCK=128, STAGES=1");
   fireEvent.keyDown(plot, { key: "Enter" });
   expect(screen.getByText(/node=nd_2/)).toBeInTheDocument();
-  expect(screen.getByRole("img", { name: /Slice: STAGES.*1: 3 configurations/ })).toBeInTheDocument();
+  expect(screen.getByRole("img", { name: /Slice of STAGES.*1: 3 configurations/ })).toBeInTheDocument();
 });
 
 test("a value that is chosen on an axis leaves the configurations with it, until all are asked for", async () => {
   const { container } = draw(<ParallelPlot names={names} configurations={shown} steps={steps} />);
-  const figure = screen.getByRole("figure", { name: "Configurations" });
+  const figure = screen.getByRole("figure", { name: "Parallel coordinates" });
   const faint = () => container.querySelectorAll("path[data-faint]").length;
   const rows = () => within(within(figure).getByRole("table")).getAllByRole("row").length - 1;
   await userEvent.click(within(figure).getByText("As a table"));
@@ -109,13 +109,14 @@ test("a value that is chosen on an axis leaves the configurations with it, until
 
 test("a pair's cells hold mean or best, and the two selects never name the same tunable", async () => {
   draw(<PairPlot names={names} configurations={shown} />);
-  const cells = () => within(screen.getByRole("img", { name: /Two tunables/ })).queryAllByText(/^[0-9.]+x$/);
+  const cells = () =>
+    within(screen.getByRole("img", { name: /Heat map of two tunables/ })).queryAllByText(/^[0-9.]+x$/);
   expect(cells().map((cell) => cell.textContent)).toEqual(["1.00x", "2.00x", "2.00x"]);
   await userEvent.click(screen.getByRole("button", { name: "Best" }));
   expect(cells().map((cell) => cell.textContent)).toEqual(["1.00x", "2.00x", "1.00x"]);
   await userEvent.selectOptions(screen.getByRole("combobox", { name: "Across" }), "STAGES");
   expect(screen.getByRole("combobox", { name: "Down" })).toHaveValue("BLOCK");
-  const plot = screen.getByRole("application", { name: /Two tunables/ });
+  const plot = screen.getByRole("application", { name: /Heat map of two tunables/ });
   fireEvent.keyDown(plot, { key: "Home" });
   expect(plot).toHaveTextContent("STAGES=1, BLOCK=128");
 });
