@@ -60,6 +60,7 @@ RULES: Mapping[str, Scope | None] = {
             "get_story",
             "get_events",
             "get_progress",
+            "get_mattered",
             "list_attempts",
             "export_pool",
             "get_node",

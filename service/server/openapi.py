@@ -67,6 +67,7 @@ ITEM_LINKS = {
             "get_tree",
             "get_tree_rows",
             "get_progress",
+            "get_mattered",
             "list_attempts",
             "get_story",
             "get_events",

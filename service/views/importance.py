@@ -1,10 +1,11 @@
-"""How much each tunable of a swept candidate matters: its share of the variance of the measured times."""
+"""How much tunables, and the technique, matter: shares of the variance of what was measured."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -22,6 +23,7 @@ class TunableImportance(BaseModel):
 
     name: str
     values: int = Field(description="Different values among the timed configurations")
+    sweeps: int = Field(1, description="Sweeps in which it had several values: the share is of these alone")
     share: float = Field(description="Of the variance of the logarithm of time, from 0 to 1: its main effect alone")
     by_chance: float = Field(
         description="The share that a tunable of as many values is expected to have that does nothing"
@@ -29,67 +31,172 @@ class TunableImportance(BaseModel):
 
 
 class ImportanceDocument(BaseModel):
-    """The tunables of a sweep by what they explain of its times, the most first.
+    """The tunables of sweeps by what they explain of the times, the most first.
 
     Shares need not add up to 1: what is left is of tunables together and of noise. Where conditions or failures leave
     out combinations, two tunables may explain the same part, and the sum may exceed 1.
     """
 
     configurations: int = Field(description="Timed on every bench workload; the others are not used")
+    sweeps: int = Field(1, description="Sweeps that were looked at")
+    unused: int = Field(0, description="Those of them that could tell nothing, such as of too few configurations")
     tunables: list[TunableImportance] = Field(description="Those with two or more values; empty where it is unclear")
     unclear: str | None = Field(description="Why it cannot be told, such as too few configurations; else null")
 
 
+class TechniqueImportance(BaseModel):
+    """What the choice of a technique explains of the differences in gain between candidates."""
+
+    candidates: int = Field(description="Accepted, with a known speed-up over what they were built on")
+    techniques: int
+    share: float | None = Field(description="Of the variance of the logarithm of that gain, from 0 to 1")
+    by_chance: float | None = Field(description="The share that is expected where the technique does nothing")
+    unclear: str | None = Field(description="Why it cannot be told, such as too few candidates; else null")
+
+
+@dataclass(frozen=True)
+class _Variance:
+    """Sums of squares of a response: of all of it, of each factor's means, and what a factor has by chance."""
+
+    whole: float
+    explained: Mapping[str, float]
+    by_chance: Mapping[str, float]
+
+
+class _UnclearError(Exception):
+    """The measurements are too few, or too alike, to say what they depend on."""
+
+
+def time_ratios(sweep: Mapping[str, Any], weights: Mapping[str, float]) -> list[tuple[Mapping[str, int], float]]:
+    """Return the configurations that were timed on every bench workload, with their time over the chosen one's.
+
+    `sweep` is the judge's `Sweep` document, times in microseconds; `weights` are those of its bench workloads. The
+    ratio is the weighted geometric mean over the workloads.
+    """
+    names: Mapping[str, int] = sweep["chosen"]
+    times = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
+    chosen: Mapping[str, float] = next((entry["time_us"] for entry in times if entry["values"] == names), {})
+    timed = [e for e in times if e["time_us"].keys() == chosen.keys() and e["values"].keys() == names.keys()]
+    return [(entry["values"], mean_ratio(entry["time_us"], chosen, weights)) for entry in timed]
+
+
 def explain_times(sweep: Mapping[str, Any], weights: Mapping[str, float]) -> ImportanceDocument:
-    """Compute the share of variance that each tunable of a sweep explains.
+    """Compute the share of variance that each tunable of a sweep explains: `explain_sweeps` of one."""
+    return explain_sweeps([time_ratios(sweep, weights)])
 
-    `sweep` is the judge's `Sweep` document, times in microseconds; `weights` are those of its bench workloads.
 
-    A configuration's response is the logarithm of its time over the chosen one's, the weighted mean over the bench
-    workloads. A tunable's share is the variance of the means of its values, each weighted by its configurations, over
-    the variance of all: the correlation ratio (K. Pearson, "On the general theory of skew correlation", 1905), which
-    on a full grid is the first-order index of I. M. Sobol' ("Sensitivity estimates for nonlinear mathematical models",
-    1993) and the main effect of functional ANOVA (F. Hutter, H. Hoos and K. Leyton-Brown, "An efficient approach for
-    assessing hyperparameter importance", ICML 2014), there without its fitted forest: a sweep measures its grid.
+def explain_sweeps(sweeps: Iterable[Sequence[tuple[Mapping[str, int], float]]]) -> ImportanceDocument:
+    """Compute the share of variance that each tunable explains within sweeps, each as `time_ratios` has it.
+
+    A configuration's response is the logarithm of its time over the chosen one's. A tunable's share is the variance of
+    the means of its values, each weighted by its configurations, over the variance of all: the correlation ratio
+    (K. Pearson, "On the general theory of skew correlation", 1905), which on a full grid is the first-order index of
+    I. M. Sobol' ("Sensitivity estimates for nonlinear mathematical models", 1993) and the main effect of functional
+    ANOVA (F. Hutter, H. Hoos and K. Leyton-Brown, "An efficient approach for assessing hyperparameter importance",
+    ICML 2014), there without its fitted forest: a sweep measures its grid.
+
+    Of several sweeps, both sums of squares are added over those in which a tunable of this name had several values.
+    So what a candidate is slower than another counts for nothing, and a value may be best in one and worst in another.
 
     What is left is of tunables together and of noise: the residual of the additive fit of all of them by least
     squares, as in an analysis of variance (R. A. Fisher, "Statistical Methods for Research Workers", 1925). A tunable
     of k values that does nothing is expected to explain k - 1 times the residual's share for each of its degrees of
     freedom. With fewer of these than the tunables take, the times are too few to tell.
     """
-    names: Mapping[str, int] = sweep["chosen"]
-    times = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
-    chosen: Mapping[str, float] = next((entry["time_us"] for entry in times if entry["values"] == names), {})
-    timed = [e for e in times if e["time_us"].keys() == chosen.keys() and e["values"].keys() == names.keys()]
-    counts = {name: len({entry["values"][name] for entry in timed}) for name in names}
-    varied = {name: count for name, count in counts.items() if count > 1}
-    taken = sum(count - 1 for count in varied.values())
-    if len(varied) < 2:
-        return _say_unclear(timed, "fewer than two tunables had several values timed: there is nothing to compare")
-    if len(timed) < 1 + 2 * taken:
-        why = f"too few configurations to tell: found {len(timed)} timed, expected at least {1 + 2 * taken}"
-        return _say_unclear(timed, why)
-    response = _centre([math.log(mean_ratio(entry["time_us"], chosen, weights)) for entry in timed])
-    whole = _sum_squares(response)
-    if whole == 0:
-        return _say_unclear(timed, "every configuration took the same time")
-    columns = {name: [entry["values"][name] for entry in timed] for name in varied}
-    left = _sum_squares(_subtract_additive_fit(list(columns.values()), response)) / (len(timed) - 1 - taken)
+    found, used, configurations, reasons = 0, 0, 0, []
+    whole: defaultdict[str, float] = defaultdict(float)
+    explained, by_chance, of_sweeps = whole.copy(), whole.copy(), defaultdict[str, int](int)
+    values: defaultdict[str, set[int]] = defaultdict(set)
+    for timed in sweeps:
+        found += 1
+        try:
+            parts = _explain_sweep(timed)
+        except _UnclearError as error:
+            reasons.append((len(timed), str(error)))
+            continue
+        used += 1
+        configurations += len(timed)
+        for name, square in parts.explained.items():
+            whole[name] += parts.whole
+            explained[name] += square
+            by_chance[name] += parts.by_chance[name]
+            of_sweeps[name] += 1
+            values[name].update(one[name] for one, _ in timed)
     tunables = [
         TunableImportance(
             name=name,
-            values=varied[name],
-            share=_sum_squares(_fit_means(column, response)) / whole,
-            by_chance=(varied[name] - 1) * left / whole,
+            values=len(values[name]),
+            sweeps=of_sweeps[name],
+            share=explained[name] / whole[name],
+            by_chance=by_chance[name] / whole[name],
         )
-        for name, column in columns.items()
+        for name in whole
     ]
     tunables.sort(key=lambda one: -one.share)
-    return ImportanceDocument(configurations=len(timed), tunables=tunables, unclear=None)
+    unclear = None if used else _say_unclear([why for _, why in reasons])
+    return ImportanceDocument(
+        configurations=configurations if used else sum(count for count, _ in reasons),
+        sweeps=found,
+        unused=found - used,
+        tunables=tunables,
+        unclear=unclear,
+    )
 
 
-def _say_unclear(timed: Sequence[Any], why: str) -> ImportanceDocument:
-    return ImportanceDocument(configurations=len(timed), tunables=[], unclear=why)
+def _explain_sweep(timed: Sequence[tuple[Mapping[str, int], float]]) -> _Variance:
+    names = timed[0][0] if timed else {}
+    columns = {name: [values[name] for values, _ in timed] for name in names}
+    varied = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    if len(varied) < 2:
+        raise _UnclearError("fewer than two tunables had several values timed: there is nothing to compare")
+    return _split_variance(varied, [math.log(ratio) for _, ratio in timed], "configurations")
+
+
+def _say_unclear(reasons: Sequence[str]) -> str:
+    if not reasons:
+        return "no candidate was swept"
+    if len(reasons) == 1:
+        return reasons[0]
+    return f"none of {len(reasons)} sweeps can tell, the first of them because: {reasons[0]}"
+
+
+def explain_gains(gains: Sequence[tuple[str, float]]) -> TechniqueImportance:
+    """Compute what the technique explains of the logarithm of candidates' gains, given as (technique, gain)."""
+    names = [technique for technique, _ in gains]
+    share = by_chance = unclear = None
+    try:
+        if len(set(names)) < 2:
+            raise _UnclearError("fewer than two techniques have an accepted candidate: there is nothing to compare")
+        parts = _split_variance({"technique": names}, [math.log(gain) for _, gain in gains], "candidates")
+        share = parts.explained["technique"] / parts.whole
+        by_chance = parts.by_chance["technique"] / parts.whole
+    except _UnclearError as error:
+        unclear = str(error)
+    return TechniqueImportance(
+        candidates=len(gains), techniques=len(set(names)), share=share, by_chance=by_chance, unclear=unclear
+    )
+
+
+def _split_variance(columns: Mapping[str, Sequence[Hashable]], measured: Sequence[float], noun: str) -> _Variance:
+    """Split the squares of a response by factors, each given as its values; a factor has two values at least.
+
+    Raises `_UnclearError` where there are fewer than twice the degrees of freedom that the factors take, or all of the
+    `noun` measured the same.
+    """
+    freedom = {name: len(set(column)) - 1 for name, column in columns.items()}
+    taken, count = sum(freedom.values()), len(measured)
+    if count < 1 + 2 * taken:
+        raise _UnclearError(f"too few {noun} to tell: found {count} timed, expected at least {1 + 2 * taken}")
+    response = _centre(measured)
+    whole = _sum_squares(response)
+    if whole == 0:
+        raise _UnclearError(f"all {noun} measured the same")
+    left = _sum_squares(_subtract_additive_fit(list(columns.values()), response)) / (count - 1 - taken)
+    return _Variance(
+        whole=whole,
+        explained={name: _sum_squares(_fit_means(column, response)) for name, column in columns.items()},
+        by_chance={name: freedom[name] * left for name in columns},
+    )
 
 
 def _centre(values: Sequence[float]) -> list[float]:
@@ -101,19 +208,19 @@ def _sum_squares(values: Sequence[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def _fit_means(column: Sequence[int], response: Sequence[float]) -> list[float]:
-    """Return for each configuration the mean response of those with its value of one tunable."""
-    groups: defaultdict[int, list[float]] = defaultdict(list)
+def _fit_means(column: Sequence[Hashable], response: Sequence[float]) -> list[float]:
+    """Return for each measurement the mean response of those with its value of one factor."""
+    groups: defaultdict[Hashable, list[float]] = defaultdict(list)
     for value, one in zip(column, response, strict=True):
         groups[value].append(one)
     means = {value: fmean(group) for value, group in groups.items()}
     return [means[value] for value in column]
 
 
-def _subtract_additive_fit(columns: Sequence[Sequence[int]], response: Sequence[float]) -> list[float]:
-    """Return the residual of the least squares fit by a sum of one function of each tunable.
+def _subtract_additive_fit(columns: Sequence[Sequence[Hashable]], response: Sequence[float]) -> list[float]:
+    """Return the residual of the least squares fit by a sum of one function of each factor.
 
-    Projections by turns (I. Halperin, "The product of projection operators", 1962): each takes the means of one tunable
+    Projections by turns (I. Halperin, "The product of projection operators", 1962): each takes the means of one factor
     away. On a full grid one turn is all that is needed.
     """
     left = list(response)

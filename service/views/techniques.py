@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -20,9 +21,7 @@ JUDGED_BY = ("judge", "verify")
 
 def list_techniques(session: Session, row: SearchRow) -> list[TechniqueDocument]:
     """List what each technique of a search led to, the most tried first."""
-    columns = (NodeRow.id, NodeRow.parent_id, NodeRow.seq, NodeRow.technique, NodeRow.verdict, NodeRow.score)
-    nodes = session.execute(select(*columns).where(NodeRow.search_id == row.id).order_by(NodeRow.seq)).all()
-    scores: dict[str, float] = {node.id: 1.0 if node.seq == 0 else node.score for node in nodes if _is_base(node)}
+    nodes, gain_of = _read_nodes(session, row)
     calls, judging = _sum_calls(session, row), _sum_judging(session, row)
     by_technique: defaultdict[str, list[Any]] = defaultdict(list)
     for node in nodes:
@@ -31,7 +30,7 @@ def list_techniques(session: Session, row: SearchRow) -> list[TechniqueDocument]
     found = []
     for technique, judged in by_technique.items():
         accepted = [node for node in judged if node.verdict == "accepted" and node.score is not None]
-        gains = [node.score / scores[node.parent_id] for node in accepted if scores.get(node.parent_id)]
+        gains = [gain_of[node.id] for node in accepted if node.id in gain_of]
         tokens, cost = calls.get(technique, (0, 0.0))
         document = TechniqueDocument(
             technique=technique,
@@ -47,6 +46,25 @@ def list_techniques(session: Session, row: SearchRow) -> list[TechniqueDocument]
         )
         found.append(document)
     return sorted(found, key=lambda one: (-one.candidates, one.technique))
+
+
+def list_gains(session: Session, row: SearchRow) -> list[tuple[str, float]]:
+    """List the accepted candidates of a search as (technique, speed-up over what each was built on)."""
+    nodes, gain_of = _read_nodes(session, row)
+    return [(node.technique or UNNAMED, gain_of[node.id]) for node in nodes if node.id in gain_of]
+
+
+def _read_nodes(session: Session, row: SearchRow) -> tuple[Sequence[Any], dict[str, float]]:
+    """Read the nodes by rising `seq`, and for each accepted one its speed-up over its parent."""
+    columns = (NodeRow.id, NodeRow.parent_id, NodeRow.seq, NodeRow.technique, NodeRow.verdict, NodeRow.score)
+    nodes = session.execute(select(*columns).where(NodeRow.search_id == row.id).order_by(NodeRow.seq)).all()
+    scores: dict[str, float] = {node.id: 1.0 if node.seq == 0 else node.score for node in nodes if _is_base(node)}
+    gains = {
+        node.id: node.score / scores[node.parent_id]
+        for node in nodes
+        if node.seq > 0 and _is_base(node) and scores.get(node.parent_id)
+    }
+    return nodes, gains
 
 
 def _is_base(node: Any) -> bool:

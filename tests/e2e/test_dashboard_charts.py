@@ -82,14 +82,43 @@ def test_charts_are_large_whole_and_reachable(
 ) -> None:
     with visiting(chromium, house.url, size, color_scheme=scheme, reduced_motion="reduce") as visit:
         page = visit.open(f"/searches/{house.search}?tab=progress")
-        mattered = page.get_by_role("figure", name="What mattered: techniques")
-        for measure, axis in (("Tried", "candidates, %"), ("Gain", "median and range"), ("Cost", "US dollars")):
-            mattered.get_by_role("button", name=measure, exact=True).click()
-            expect(mattered.locator("svg text").filter(has_text=axis)).to_be_visible()
         assert overflow_px(page) <= 0
         assert small_text(page) == []
         assert barriers(page) == []
         open_large(page, "Best so far")
+        visit.is_clean()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_what_mattered_in_a_search_is_drawn_and_reachable(
+    chromium: Browser, house: House, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    with visiting(chromium, house.url, size, color_scheme=scheme, reduced_motion="reduce") as visit:
+        page = visit.open(f"/searches/{house.search}?tab=progress")
+        assert not [url for url in visit.requests if "Mattered" in url or url.endswith("/mattered")], "not asked for"
+        page = visit.open(f"/searches/{house.search}?tab=mattered")
+        mattered = page.get_by_role("figure", name="What mattered: techniques")
+        for measure, axis in (("Tried", "candidates, %"), ("Gain", "median and range"), ("Cost", "US dollars")):
+            mattered.get_by_role("button", name=measure, exact=True).click()
+            expect(mattered.locator("svg text").filter(has_text=axis)).to_be_visible()
+        expect(page.get_by_text(re.compile("The technique explains .* of the variance"))).to_be_visible()
+        open_large(page, "What mattered: tunables")
+        parallel = page.get_by_role("application", name=re.compile("Parallel coordinates"))
+        parallel.press("Home")
+        parallel.press("Enter")
+        page.get_by_role("button", name=re.compile("BLOCK=256: show all")).click()
+        page.get_by_label("Across").select_option("WARPS")
+        expect(page.get_by_role("figure", name="Heat map of two tunables").get_by_role("img")).to_have_accessible_name(
+            re.compile("WARPS=. and STAGES=")
+        )
+        assert overflow_px(page) <= 0
+        assert small_text(page) == []
+        assert barriers(page) == []
+        slice_of = page.get_by_role("application", name=re.compile("Slice of BLOCK"))
+        slice_of.press("Home")
+        expect(slice_of).to_contain_text("BLOCK=32")
+        slice_of.press("Enter")
+        expect(page).to_have_url(re.compile("tab=mattered&node=nd_"))
         visit.is_clean()
 
 

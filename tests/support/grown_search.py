@@ -21,7 +21,15 @@ SECONDS = 20.0
 GAINS = {"memory_access": (1.12, 0.7), "fusion": (1.08, 0.6), "compute": (1.0, 0.5), "parallelism": (0.96, 0.3)}
 """By technique: the median gain over the parent, and the share that is accepted."""
 
-TUNED = {"BLOCK": (32, 64, 128, 256), "STAGES": (1, 2, 3), "WARPS": (2, 4)}
+Grid = dict[str, tuple[int, ...]]
+
+TUNED: Grid = {"BLOCK": (32, 64, 128, 256), "STAGES": (1, 2, 3), "WARPS": (2, 4)}
+
+TUNED_OTHERWISE: Grid = {"ROWS": (1, 2, 4, 8), "WARPS": (2, 4, 8)}
+"""Of each third candidate with tunables."""
+
+SWEPT_EACH = 5
+"""Of so many candidates that were accepted one has tunables, and the best."""
 
 
 def grow(db: Database, size: int = 200) -> str:
@@ -54,7 +62,11 @@ def grow(db: Database, size: int = 200) -> str:
         session.add_all(_make_call(search, node, luck) for node in nodes if node.verdict is not None)
         assert best is not None, "found no accepted candidate, expected some"
         search.best_node_id, search.candidates, search.cost_usd = best.id, len(nodes), 0.02 * len(nodes)
-        session.add(_make_verdict(search, best, luck))
+        swept = [node for node in bases[1::SWEPT_EACH] if node is not best]
+        session.add(_make_verdict(search, best, make_sweep(luck)))
+        for position, node in enumerate(swept):
+            grid = TUNED if position % 3 else TUNED_OTHERWISE
+            session.add(_make_verdict(search, node, make_sweep(luck, grid)))
     return search_id
 
 
@@ -77,7 +89,7 @@ def _make_event(search: SearchRow, node: NodeRow) -> EventRow:
 def _make_attempt(search: SearchRow, node: NodeRow, luck: random.Random) -> AttemptRow:
     began = search.created_at + SECONDS * (node.seq - 1)
     return AttemptRow(
-        id=f"at_grown_{node.seq}",
+        id=f"at_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
         kind="judge",
@@ -93,10 +105,10 @@ def _make_attempt(search: SearchRow, node: NodeRow, luck: random.Random) -> Atte
 
 def _make_call(search: SearchRow, node: NodeRow, luck: random.Random) -> ModelCallRow:
     return ModelCallRow(
-        id=f"mc_grown_{node.seq}",
+        id=f"mc_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
-        attempt_id=f"at_grown_{node.seq}",
+        attempt_id=f"at_{node.id[3:]}",
         kind="code",
         request=f"{node.seq:064x}",
         provider="openai",
@@ -109,28 +121,35 @@ def _make_call(search: SearchRow, node: NodeRow, luck: random.Random) -> ModelCa
     )
 
 
-def _make_verdict(search: SearchRow, node: NodeRow, luck: random.Random) -> VerdictRow:
+def _make_verdict(search: SearchRow, node: NodeRow, sweep: dict[str, Any]) -> VerdictRow:
     document = {"reason": "fine", "workloads": [workload("large", "bench", TIMES)], "failure": None}
     return VerdictRow(
-        id="vd_grown",
+        id=f"vd_{node.id[3:]}",
         search_id=search.id,
         node_id=node.id,
-        attempt_id=f"at_grown_{node.seq}",
+        attempt_id=f"at_{node.id[3:]}",
         level="screen",
         verdict="accepted",
         gate="time",
-        document={**document, "sweep": make_sweep(luck)},
+        document={**document, "sweep": sweep},
         created_at=search.created_at,
     )
 
 
-def make_sweep(luck: random.Random) -> dict[str, Any]:
-    """Return a sweep over TUNED: BLOCK matters most, STAGES less, WARPS not at all; every time with some noise."""
+def make_sweep(luck: random.Random, grid: Grid = TUNED) -> dict[str, Any]:
+    """Return a sweep over `grid`: its first tunable matters most, STAGES less, WARPS not at all; with some noise.
+
+    Of three stages with the largest block the compiler has no room.
+    """
     configurations: list[dict[str, Any]] = []
-    for chosen in itertools.product(*TUNED.values()):
-        values = dict(zip(TUNED, chosen, strict=True))
-        slower = 0.25 * abs(math.log2(values["BLOCK"] / 128)) + 0.1 * abs(values["STAGES"] - 2)
+    first, values_of_first = next(iter(grid.items()))
+    for chosen in itertools.product(*grid.values()):
+        values = dict(zip(grid, chosen, strict=True))
+        slower = 0.25 * abs(math.log2(values[first] / values_of_first[-2])) + 0.1 * abs(values.get("STAGES", 2) - 2)
         time_us = {"large": 40 * math.exp(slower + luck.gauss(0, 0.03))}
-        configurations.append({"values": values, "time_us": time_us, "rounds": 1})
-    configurations.sort(key=lambda one: one["time_us"]["large"])
+        entry: dict[str, Any] = {"values": values, "time_us": time_us, "rounds": 1}
+        if (values[first], values.get("STAGES")) == (values_of_first[-1], 3):
+            entry |= {"time_us": {}, "rounds": 0, "failure": "does not compile: too much shared memory"}
+        configurations.append(entry)
+    configurations.sort(key=lambda one: one["time_us"].get("large", math.inf))
     return {"chosen": configurations[0]["values"], "configurations": configurations, "seconds": 12.0}

@@ -12,6 +12,7 @@ from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import After
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import InvalidInput, NotFound, document_problems
+from warpsmith.service.views.mattered import MatteredDocument, make_mattered
 from warpsmith.service.views.watch import (
     ProgressDocument,
     TimelineAttempt,
@@ -57,6 +58,17 @@ def get_progress(search_id: str, service: ServiceDependency) -> ProgressDocument
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
         return make_progress(session, row, service.alive_after_s)
+
+
+@router.get("/{search_id}/mattered", summary="What mattered", responses=document_problems(NotFound))
+def get_mattered(search_id: str, service: ServiceDependency) -> MatteredDocument:
+    """Get what mattered in a search: how much its techniques and its tunables explain, and every swept configuration.
+
+    Tunables of one name in several candidates count as one; each sweep's times are relative to its chosen
+    configuration."""
+    with service.db.reading() as session:
+        row = service.row(session, SearchRow, search_id, "search")
+        return make_mattered(session, row)
 
 
 @router.get(

@@ -4,6 +4,7 @@ stored."""
 from __future__ import annotations
 
 import math
+import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,11 +19,13 @@ from tests.services import migrate, on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import ADD_RELU, HOSTILE, SEARCH, client_of, database, fields, problem, settings_for
 from tests.support.api_support import seed as seeded
+from tests.support.grown_search import grow, make_sweep
 from tests.support.steps_support import Driver, create, small_policy
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job, resolve_workload
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.service.views import mattered
 from warpsmith.service.views.watch import OVERLAP_S
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeClient
@@ -344,6 +347,50 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
     assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
     assert (found["importance"]["configurations"], found["importance"]["tunables"]) == (2, [])
     assert "fewer than two tunables" in found["importance"]["unclear"]
+
+
+@on_both_databases("db")
+def test_what_mattered_is_told_of_all_sweeps_of_a_search(client: TestClient, db: Database) -> None:
+    search_id = grow(db)
+    with db.reading() as session:
+        best = session.get_one(SearchRow, search_id).best_node_id
+        swept = session.scalars(select(VerdictRow).where(VerdictRow.search_id == search_id)).all()
+    found = get(client, f"/v1/searches/{search_id}/mattered")
+    first, *others = found["sweeps"]
+    assert first["node_id"] == best
+    assert [one["score"] for one in others] == sorted((one["score"] for one in others), reverse=True)
+    assert len(found["sweeps"]) == len(swept) == found["tunables"]["sweeps"]
+    assert found["left_out"] == found["tunables"]["unused"] == 0
+    assert found["tunables"]["configurations"] == sum(len(one["configurations"]) for one in found["sweeps"])
+    assert first["configurations"][0] == {"values": first["chosen"], "ratio": 1.0}
+    assert (len(first["configurations"]), first["out"]) == (22, 2)
+    by_name = {one["name"]: one for one in found["tunables"]["tunables"]}
+    assert [*by_name][:2] == ["ROWS", "BLOCK"]
+    assert by_name["WARPS"]["sweeps"] == by_name["ROWS"]["sweeps"] + by_name["BLOCK"]["sweeps"]
+    assert by_name["WARPS"]["share"] < 0.1
+    assert (found["techniques"]["techniques"], found["techniques"]["unclear"]) == (4, None)
+    assert found["techniques"]["share"] > found["techniques"]["by_chance"]
+
+
+def test_of_a_node_the_latest_sweep_counts_and_an_answer_is_bounded(
+    local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeded(database(local))
+    found = get(local, "/v1/searches/sr_seed/mattered")
+    assert (found["sweeps"], found["tunables"]["unclear"]) == ([], "no candidate was swept")
+    with database(local).writing() as session:
+        row = session.get_one(VerdictRow, "vd_1")
+        row.level, row.document = "screen", {**row.document, "sweep": make_sweep(random.Random(1))}
+        sweep = make_sweep(random.Random(2), {"ROWS": (1, 2, 4, 8), "WARPS": (1, 2)})
+        again = {"id": "vd_1_later", "attempt_id": "at_3", "document": {**row.document, "sweep": sweep}}
+        columns = [column.key for column in VerdictRow.__table__.columns]
+        session.add(VerdictRow(**{name: getattr(row, name) for name in columns} | again))
+    [only] = get(local, "/v1/searches/sr_seed/mattered")["sweeps"]
+    assert set(only["chosen"]) == {"ROWS", "WARPS"}
+    monkeypatch.setattr(mattered, "MOST_SENT", 7)
+    found = get(local, "/v1/searches/sr_seed/mattered")
+    assert (found["sweeps"], found["left_out"], found["tunables"]["sweeps"]) == ([], 1, 1)
+    problem(local.get("/v1/searches/sr_none/mattered"), 404, "not-found")
 
 
 def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestClient) -> None:

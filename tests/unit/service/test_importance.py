@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from warpsmith.service.views.importance import ImportanceDocument, explain_times
+from warpsmith.service.views.importance import (
+    ImportanceDocument,
+    explain_gains,
+    explain_sweeps,
+    explain_times,
+    time_ratios,
+)
 
 GRID = {"A": (1, 2, 4), "B": (1, 2, 4)}
 
@@ -91,7 +97,7 @@ def test_configurations_that_are_out_are_not_used() -> None:
     [
         (swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), "found 4 timed, expected at least 5"),
         (swept(lambda at: 0.1 * at["A"], {"A": (1, 2, 3, 4), "B": (1,)}), "fewer than two tunables"),
-        (swept(lambda at: 0.0), "the same time"),
+        (swept(lambda at: 0.0), "measured the same"),
         ({"chosen": {"A": 1}, "configurations": [], "seconds": 1.0}, "fewer than two tunables"),
     ],
 )
@@ -99,3 +105,44 @@ def test_what_cannot_be_told_is_said(sweep: dict[str, Any], why: str) -> None:
     found = explain_times(sweep, {})
     assert found.tunables == []
     assert why in (found.unclear or "")
+
+
+def test_several_sweeps_add_their_squares() -> None:
+    slow = time_ratios(swept(lambda at: 0.3 * math.log2(at["A"]) + 0.1 * math.log2(at["B"])), {})
+    found = explain_sweeps([slow, slow])
+    assert shares(found) == pytest.approx({"A": 0.9, "B": 0.1}), "twice the same says the same"
+    assert (found.sweeps, found.unused, found.configurations) == (2, 0, 18)
+
+    reversed_ = time_ratios(swept(lambda at: -0.3 * math.log2(at["A"]) - 0.1 * math.log2(at["B"])), {})
+    assert shares(explain_sweeps([slow, reversed_])) == pytest.approx({"A": 0.9, "B": 0.1}), "within each candidate"
+
+    # Squares of 9 configurations: A explains 6 x 0.09 of 6 x 0.10 in one, 6 x 0.01 of 6 x 0.10 in the other.
+    other = time_ratios(swept(lambda at: 0.1 * math.log2(at["A"]) + 0.3 * math.log2(at["B"])), {})
+    assert shares(explain_sweeps([slow, other])) == pytest.approx({"A": 0.5, "B": 0.5})
+
+
+def test_a_tunable_is_judged_by_the_sweeps_that_vary_it() -> None:
+    first = time_ratios(swept(lambda at: 0.3 * math.log2(at["A"]) + 0.1 * math.log2(at["B"])), {})
+    grid = {"A": (1, 2, 8), "C": (1, 2, 4)}
+    second = time_ratios(swept(lambda at: 0.3 * math.log2(at["C"]), grid), {})
+    few = time_ratios(swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), {})
+    found = explain_sweeps([first, second, few])
+    assert shares(found) == pytest.approx({"C": 1.0, "A": 0.54 / 1.14, "B": 0.1})
+    assert {one.name: (one.values, one.sweeps) for one in found.tunables} == {"A": (4, 2), "B": (3, 1), "C": (3, 1)}
+    assert (found.sweeps, found.unused, found.configurations) == (3, 1, 18)
+
+
+def test_sweeps_of_which_none_can_tell_say_so_once() -> None:
+    few = time_ratios(swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), {})
+    assert "none of 2 sweeps can tell" in (explain_sweeps([few, few]).unclear or "")
+    assert explain_sweeps([]).unclear == "no candidate was swept"
+
+
+def test_the_technique_is_weighed_as_a_tunable_is() -> None:
+    found = explain_gains([("a", 2.0), ("a", 2.0), ("b", 1.0), ("b", 1.0)])
+    assert (found.share, found.candidates, found.techniques) == (pytest.approx(1.0), 4, 2)
+    noisy = explain_gains([("a", 2.0), ("a", 0.5), ("b", 2.0), ("b", 0.5)])
+    assert noisy.share == pytest.approx(0.0, abs=1e-12)
+    assert noisy.by_chance == pytest.approx(0.5), "one of two degrees of freedom that are left"
+    assert "fewer than two techniques" in (explain_gains([("a", 2.0)]).unclear or "")
+    assert "too few candidates" in (explain_gains([("a", 2.0), ("b", 1.0)]).unclear or "")

@@ -27,7 +27,7 @@ export function Axes({
           </text>
         </g>
       ))}
-      {x.ticks.map(({ at, label }) => (
+      {(x.kind === "band" ? apart(x.ticks, x.step) : x.ticks).map(({ at, label }) => (
         <g key={`${at}`} transform={`translate(${at},0)`}>
           {x.kind !== "band" && <line y2={height} className={styles.grid} />}
           <text x={inwards(at, label, width + right)} y={height + 16} textAnchor="middle">
@@ -50,6 +50,18 @@ export function Axes({
 function inwards(at: number, label: string, edge: number): number {
   return Math.min(0, edge - at - (label.length * LETTER) / 2);
 }
+
+/** Columns whose names have room: each so-manieth where they are narrow, cut where one name alone is too long. */
+function apart<Tick extends { label: string }>(ticks: readonly Tick[], step: number): Tick[] {
+  const longest = ticks.reduce((most, { label }) => Math.max(most, label.length), 0);
+  const each = Math.max(1, Math.ceil((Math.min(longest, SHORT) * LETTER + 6) / step));
+  const letters = Math.max(SHORT, Math.floor((each * step - 6) / LETTER));
+  return ticks
+    .filter((_, at) => at % each === 0)
+    .map((tick) => ({ ...tick, label: shortened(tick.label, letters) }));
+}
+
+const SHORT = 9;
 
 /** Room for the labels at the left, from their length: text is not measured, so that it is known at once. */
 export function leftMargin(labels: readonly string[], width: number): number {

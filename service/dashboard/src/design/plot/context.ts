@@ -23,8 +23,11 @@ export function usePlot(): PlotArea {
   return area;
 }
 
-/** A mark's colour: a tone of the design system, or the colours of text and lines. */
-export type PlotTone = Tone | "text" | "muted" | "border";
+/** Five steps from the least (blue) to the most (amber), told apart without red and green. */
+export const STEPS = ["step1", "step2", "step3", "step4", "step5"] as const;
+
+/** A mark's colour: a tone of the design system, a step of a scale, or the colours of text and lines. */
+export type PlotTone = Tone | (typeof STEPS)[number] | "text" | "muted" | "border";
 
 const TOKENS: Readonly<Record<PlotTone, string>> = {
   ok: "var(--ok)",
@@ -33,6 +36,11 @@ const TOKENS: Readonly<Record<PlotTone, string>> = {
   wait: "var(--wait)",
   dup: "var(--dup)",
   accent: "var(--accent)",
+  step1: "var(--step-1)",
+  step2: "var(--step-2)",
+  step3: "var(--step-3)",
+  step4: "var(--step-4)",
+  step5: "var(--step-5)",
   text: "var(--text)",
   muted: "var(--text-2)",
   border: "var(--border-strong)",

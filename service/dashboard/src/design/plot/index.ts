@@ -16,12 +16,18 @@
  *   <Dots dots=[{key, x, y, tone?, shape?, radius?, label?}] />          shape: circle ring cross square diamond
  *   <Intervals marks=[{key, at, low, high, value?, tone?, lane?}] along="x" />  `at` is the row (along x) or the column (along y)
  *   <Bars bars=[{key, row, from, to, tone?, hatched?, lane?: [0, 0.5], label?}] />
+ *   <Points points=[{x, y, shift?}] tone radius? />                      thousands of dots, in one path
+ *   <Strands strands=[[point, ...], ...] tone faint? />                  thousands of lines, in one path
+ *   <Uprights axes=[{key, ticks: [{at, label}]}] />                      an axis of its own at each column of a band axis on x
+ *   <Cells cells=[{key, x, y, tone, label?}] />                          of two band axes: a heat map
  *   <Rule x= | y= label tone />                                          a reference across the plot
  *
  *   extent(values, pad) and logExtent(values, factor) give a domain, or null where there is no value.
- *   tone: ok bad warn wait dup accent text muted border. Untrusted strings may be given as labels: they are made visible.
+ *   tone: ok bad warn wait dup accent text muted border, step1 to step5. Untrusted strings may be given as labels: they are made visible.
  */
-export { type PlotTone, paint } from "./context";
+export { type PlotTone, paint, STEPS } from "./context";
+export { Legend, type LegendItem } from "./Legend";
+export { type CellMark, Cells, Points, type Shifted, Strands, type UprightAxis, Uprights } from "./many";
 export {
   type BarMark,
   Bars,

@@ -75,42 +75,94 @@ export interface DotMark extends Point {
   label?: string;
 }
 
+/** From so many on, dots without a label are one element for each look: a browser is slow with thousands. */
+const MANY = 500;
+
 export function Dots({ dots }: { dots: readonly DotMark[] }) {
-  const { x, y, width } = usePlot();
-  return dots.map(({ key, tone, shape = "circle", radius = 4, label, ...point }) => {
-    const [cx, cy] = [x.at(point.x), y.at(point.y)];
-    const right = cx > width * 0.75;
-    return (
-      <g key={key} transform={`translate(${cx},${cy})`} style={{ color: paint(tone) }}>
-        <Shape shape={shape} radius={radius} />
-        {label && (
-          <text
-            x={right ? -radius - 4 : radius + 4}
-            dy="-0.45em"
-            textAnchor={right ? "end" : "start"}
-            className={styles.note}
-          >
-            {visible(label)}
-          </text>
-        )}
-      </g>
-    );
-  });
+  if (dots.length < MANY) return dots.map(({ key, ...dot }) => <Dot key={key} {...dot} />);
+  const looks = new Map<string, DotMark[]>();
+  for (const dot of dots) {
+    if (dot.label) continue;
+    const look = `${dot.tone} ${dot.shape} ${dot.radius}`;
+    const alike = looks.get(look);
+    if (alike) alike.push(dot);
+    else looks.set(look, [dot]);
+  }
+  return (
+    <>
+      {[...looks].map(([look, alike]) => (
+        <Alike key={look} dots={alike} />
+      ))}
+      {dots
+        .filter(({ label }) => label)
+        .map(({ key, ...dot }) => (
+          <Dot key={key} {...dot} />
+        ))}
+    </>
+  );
 }
 
-export function Shape({ shape, radius: r }: { shape: DotShape; radius: number }) {
+function Dot({ tone, shape = "circle", radius = 4, label, ...point }: Omit<DotMark, "key">) {
+  const { x, y, width } = usePlot();
+  const [cx, cy] = [x.at(point.x), y.at(point.y)];
+  const right = cx > width * 0.75;
+  return (
+    <g transform={`translate(${cx},${cy})`} style={{ color: paint(tone) }}>
+      <Shape shape={shape} radius={radius} />
+      {label && (
+        <text
+          x={right ? -radius - 4 : radius + 4}
+          dy="-0.45em"
+          textAnchor={right ? "end" : "start"}
+          className={styles.note}
+        >
+          {visible(label)}
+        </text>
+      )}
+    </g>
+  );
+}
+
+/** Dots that look the same, as one path. */
+function Alike({ dots }: { dots: readonly DotMark[] }) {
+  const { x, y } = usePlot();
+  const [{ tone, shape = "circle", radius = 4 } = {} as DotMark] = dots;
+  const d = dots
+    .map((dot) => `M${x.at(dot.x).toFixed(1)},${y.at(dot.y).toFixed(1)}${outline(shape, radius)}`)
+    .join("");
+  return (
+    <path
+      d={d}
+      className={FILLED.has(shape) ? styles.filled : styles.hollow}
+      style={{ color: paint(tone) }}
+    />
+  );
+}
+
+const FILLED: ReadonlySet<DotShape> = new Set(["circle", "square", "diamond"]);
+
+/** A shape as relative moves of a path that stands at its middle. */
+function outline(shape: DotShape, r: number): string {
+  const round = (radius: number) =>
+    `m${-radius},0a${radius},${radius} 0 1,0 ${2 * radius},0a${radius},${radius} 0 1,0 ${-2 * radius},0`;
   switch (shape) {
     case "circle":
-      return <circle r={r} className={styles.filled} />;
+      return round(r);
     case "ring":
-      return <circle r={r - 0.75} className={styles.hollow} />;
+      return round(r - 0.75);
     case "cross":
-      return <path d={`M${-r},${-r}L${r},${r}M${-r},${r}L${r},${-r}`} className={styles.hollow} />;
+      return `m${-r},${-r}l${2 * r},${2 * r}m${-2 * r},0l${2 * r},${-2 * r}`;
     case "square":
-      return <rect x={-r} y={-r} width={2 * r} height={2 * r} className={styles.filled} />;
+      return `m${-r},${-r}h${2 * r}v${2 * r}h${-2 * r}z`;
     case "diamond":
-      return <path d={`M0,${-r * 1.3}L${r * 1.3},0L0,${r * 1.3}L${-r * 1.3},0Z`} className={styles.filled} />;
+      return `m0,${-r * 1.3}l${r * 1.3},${r * 1.3}l${-r * 1.3},${r * 1.3}l${-r * 1.3},${-r * 1.3}z`;
   }
+}
+
+export function Shape({ shape, radius }: { shape: DotShape; radius: number }) {
+  return (
+    <path d={`M0,0${outline(shape, radius)}`} className={FILLED.has(shape) ? styles.filled : styles.hollow} />
+  );
 }
 
 interface IntervalMark {

@@ -140,3 +140,24 @@ test("what shares a row is found in its own lane", () => {
   expect(nearest(lanes, area, 50, 30)?.key).toBe("upper");
   expect(nearest(lanes, area, 50, 70)?.key).toBe("lower");
 });
+
+test("thousands of dots are a path for each look, and those with a label stay", () => {
+  const dots = Array.from({ length: 600 }, (_, at) => ({
+    key: String(at),
+    x: at,
+    y: 1,
+    tone: at % 2 ? ("ok" as const) : ("bad" as const),
+    shape: at % 2 ? ("ring" as const) : ("cross" as const),
+    ...(at === 5 && { label: "#5" }),
+  }));
+  const { container } = render(
+    <Plot title="Many" desc="600" x={{ ...X, domain: [0, 600] }} y={{ ...X, domain: [0, 2] }}>
+      <Dots dots={dots} />
+    </Plot>,
+  );
+  const paths = [...container.querySelectorAll<SVGPathElement>("svg[role=img] path")];
+  expect(paths).toHaveLength(3);
+  const starts = paths.map((path) => path.getAttribute("d")?.match(/M/g)?.length);
+  expect(starts).toEqual([300, 299, 1]);
+  expect(screen.getByText("#5")).toBeInTheDocument();
+});

@@ -37,6 +37,8 @@ export interface Scale {
   invert: (pixel: number) => number;
   /** Pixels of a band's thickness; 0 for numbers. */
   band: number;
+  /** Pixels from one band to the next; 0 for numbers. */
+  step: number;
 }
 
 export function makeScale(spec: AxisSpec, range: readonly [number, number], room: number): Scale {
@@ -52,6 +54,7 @@ export function makeScale(spec: AxisSpec, range: readonly [number, number], room
       at: middle,
       invert: () => Number.NaN,
       band: scale.bandwidth(),
+      step: scale.step(),
     };
   }
   const domain = spec.kind === "log" ? positive(spec.domain) : widened(spec.domain);
@@ -71,6 +74,7 @@ export function makeScale(spec: AxisSpec, range: readonly [number, number], room
     at: (value) => scale(Number(value)),
     invert: (pixel) => Math.min(domain[1], Math.max(domain[0], scale.invert(pixel))),
     band: 0,
+    step: 0,
   };
 }
 

@@ -16,6 +16,7 @@ import { TABS, type TabKey, useView } from "./view";
 const TreeTab = lazy(async () => ({ default: (await import("./tree/TreeTab")).TreeTab }));
 const ListTab = lazy(async () => ({ default: (await import("./ListTab")).ListTab }));
 const ProgressTab = lazy(() => import("./progress/ProgressTab"));
+const MatteredTab = lazy(() => import("./mattered/MatteredTab"));
 const StoryTab = lazy(() => import("./story/StoryTab"));
 const SpecTab = lazy(() => import("./SpecTab"));
 const AskList = lazy(() => import("../asks/AskList"));
@@ -97,6 +98,8 @@ function Panel({ tab, search }: { tab: TabKey; search: SearchDocument }) {
       return <ListTab searchId={search.id} />;
     case "progress":
       return <ProgressTab searchId={search.id} />;
+    case "mattered":
+      return <MatteredTab searchId={search.id} ended={ENDED.has(search.state)} />;
     case "asks":
       return <AskList searchId={search.id} />;
     case "story":

@@ -6,6 +6,7 @@ export const TABS = [
   { key: "tree", label: "Tree" },
   { key: "list", label: "List" },
   { key: "progress", label: "Progress" },
+  { key: "mattered", label: "What mattered" },
   { key: "asks", label: "Asks" },
   { key: "story", label: "Story" },
   { key: "spec", label: "Spec" },

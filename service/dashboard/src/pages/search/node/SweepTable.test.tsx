@@ -12,7 +12,13 @@ const sweep = {
   seconds: 2.5,
   left_out: 3,
   limit_s: 90,
-  importance: { configurations: 2, tunables: [], unclear: "too few configurations to tell" },
+  importance: {
+    configurations: 2,
+    sweeps: 1,
+    unused: 1,
+    tunables: [],
+    unclear: "too few configurations to tell",
+  },
   summary: "ROWS=4 best of 2 timed",
 };
 
@@ -32,10 +38,14 @@ test("every configuration has its times, the chosen one is marked, and one that 
 
 test("the tunables are drawn by what they explain, beside what chance would", () => {
   const tunables = [
-    { name: "BLOCK", values: 3, share: 0.8, by_chance: 0.25 },
-    { name: "STAGES", values: 3, share: 0.1, by_chance: 0.25 },
+    { name: "BLOCK", values: 3, sweeps: 1, share: 0.8, by_chance: 0.25 },
+    { name: "STAGES", values: 3, sweeps: 1, share: 0.1, by_chance: 0.25 },
   ];
-  render(<SweepTable sweep={{ ...sweep, importance: { configurations: 9, tunables, unclear: null } }} />);
+  render(
+    <SweepTable
+      sweep={{ ...sweep, importance: { configurations: 9, sweeps: 1, unused: 0, tunables, unclear: null } }}
+    />,
+  );
   expect(screen.getByRole("img", { name: /BLOCK 80 %, STAGES 10 %/ })).toBeInTheDocument();
   const plot = screen.getByRole("application", { name: /What mattered/ });
   fireEvent.keyDown(plot, { key: "ArrowRight" });

@@ -1,7 +1,8 @@
 import { useMemo } from "react";
 import type { ReportDocument } from "../../../api/node";
 import { Badge, type Column, format, Table, Untrusted } from "../../../design";
-import { ImportancePlot } from "./ImportancePlot";
+import { ImportancePlot } from "../mattered/ImportancePlot";
+import { named } from "../mattered/swept";
 import styles from "./Node.module.css";
 import { Section } from "./Section";
 
@@ -70,10 +71,4 @@ function columnsOf(sweep: Sweep): Column<Configuration>[] {
       cell: (row) => format.count(row.rounds),
     },
   ];
-}
-
-function named(values: Configuration["values"]): string {
-  return Object.entries(values)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(", ");
 }

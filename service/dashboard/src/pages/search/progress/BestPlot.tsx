@@ -81,9 +81,9 @@ export function BestPlot({ progress }: { progress: ProgressDocument }) {
           ]),
         }}
       >
-        <Rule y={1} label="the fastest baseline" />
         <StepLine points={series.steps} />
         <Dots dots={series.dots} />
+        <Rule y={1} label="the fastest baseline" />
         <Dots dots={series.champions} />
       </Plot>
       {unverified && <p className={styles.note}>{unverified}</p>}

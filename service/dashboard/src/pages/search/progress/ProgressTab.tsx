@@ -1,18 +1,10 @@
-import { useMemo } from "react";
-import { type ProgressDocument, useAttempts, useProgress } from "../../../api/progress";
+import { useAttempts, useProgress } from "../../../api/progress";
 import { Loading } from "../../../app/Page";
 import { Card, EmptyState } from "../../../design";
-import { TechniquesPlot } from "../../compare/TechniquesPlot";
 import { BestPlot } from "./BestPlot";
 import { GatesPlot } from "./GatesPlot";
 import styles from "./Progress.module.css";
 import { WorkersPlot } from "./WorkersPlot";
-
-/** What the techniques of this search came to: the plot that compares searches, of one. */
-function WhatMattered({ techniques }: Pick<ProgressDocument, "techniques">) {
-  const groups = useMemo(() => [{ label: "", techniques }], [techniques]);
-  return <TechniquesPlot title="What mattered: techniques" groups={groups} />;
-}
 
 /** How a search went so far: what it found when, where candidates fail, and who worked. */
 export default function ProgressTab({ searchId }: { searchId: string }) {
@@ -31,14 +23,9 @@ export default function ProgressTab({ searchId }: { searchId: string }) {
               <Card>
                 <BestPlot progress={data} />
               </Card>
-              <div className={styles.pair}>
-                <Card>
-                  <WhatMattered techniques={data.techniques} />
-                </Card>
-                <Card>
-                  <GatesPlot gates={data.gates} />
-                </Card>
-              </div>
+              <Card>
+                <GatesPlot gates={data.gates} />
+              </Card>
             </>
           )
         }

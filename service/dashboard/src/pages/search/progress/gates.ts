@@ -1,4 +1,5 @@
 import type { ProgressDocument } from "../../../api/progress";
+import { format } from "../../../design";
 import type { BarMark } from "../../../design/plot";
 import { toneOfVerdict } from "./series";
 
@@ -24,7 +25,15 @@ export function gateBars(gates: readonly GateCount[]): { rows: string[]; bars: B
   const bars = gates.map(({ gate, verdict, count }) => {
     const from = ends.get(gate) ?? 0;
     ends.set(gate, from + count);
-    return { key: `${gate}:${verdict}`, row: gate, from, to: from + count, tone: toneOfVerdict(verdict) };
+    const alone = gates.filter((one) => one.gate === gate).length === 1;
+    return {
+      key: `${gate}:${verdict}`,
+      row: gate,
+      from,
+      to: from + count,
+      tone: toneOfVerdict(verdict),
+      ...(alone && { label: format.count(count) }), // of two, the number of one would lie on the other
+    };
   });
   return { rows: [...ends.keys()], bars, most: Math.max(1, ...ends.values()) };
 }

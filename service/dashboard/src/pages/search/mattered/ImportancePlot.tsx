@@ -1,10 +1,9 @@
 import { useMemo } from "react";
+import type { Importance } from "../../../api/mattered";
 import { format, Untrusted, visible } from "../../../design";
 import { type AxisSpec, Bars, Dots, Plot, type Target } from "../../../design/plot";
-import styles from "./Node.module.css";
-import type { Sweep } from "./SweepTable";
+import styles from "./Mattered.module.css";
 
-type Importance = Sweep["importance"];
 type Tunable = Importance["tunables"][number];
 
 const ROW = 48;
@@ -15,7 +14,8 @@ interface TunableTarget extends Target {
 
 /** How much of the differences in time between configurations each tunable explains. */
 export function ImportancePlot({ importance }: { importance: Importance }) {
-  const { tunables, configurations, unclear } = importance;
+  const { tunables, configurations, sweeps, unclear } = importance;
+  const several = sweeps > 1;
   const { x, y } = useMemo(
     () => ({
       x: {
@@ -39,7 +39,7 @@ export function ImportancePlot({ importance }: { importance: Importance }) {
   );
   if (unclear)
     return (
-      <p className={styles.muted}>
+      <p className={styles.note}>
         What mattered is not told: <Untrusted text={unclear} />.
       </p>
     );
@@ -51,7 +51,7 @@ export function ImportancePlot({ importance }: { importance: Importance }) {
       y={y}
       height={tunables.length * ROW}
       legend={[
-        { label: `Of ${configurations} configurations, by this tunable alone`, tone: "accent" },
+        { label: `Of ${format.count(configurations)} configurations, by this tunable alone`, tone: "accent" },
         { label: "Expected if it did nothing", tone: "warn", shape: "diamond" },
       ]}
       targets={targets}
@@ -61,7 +61,8 @@ export function ImportancePlot({ importance }: { importance: Importance }) {
             <Untrusted text={tunable.name} />: {format.percent(tunable.share)}
           </strong>
           <span>
-            {tunable.values} values; {format.percent(tunable.by_chance)} is expected if it did nothing
+            {tunable.values} values{several && ` in ${format.count(tunable.sweeps)} sweeps`};{" "}
+            {format.percent(tunable.by_chance)} is expected if it did nothing
           </span>
         </>
       )}
@@ -69,12 +70,14 @@ export function ImportancePlot({ importance }: { importance: Importance }) {
         columns: [
           { header: "Tunable" },
           { header: "Values", numeric: true },
+          ...(several ? [{ header: "Sweeps", numeric: true }] : []),
           { header: "Explains", numeric: true },
           { header: "Expected if it did nothing", numeric: true },
         ],
         rows: tunables.map((one) => [
           <Untrusted key="name" text={one.name} />,
           format.count(one.values),
+          ...(several ? [format.count(one.sweeps)] : []),
           format.percent(one.share),
           format.percent(one.by_chance),
         ]),
