@@ -37,7 +37,7 @@ class Region:
         """What flows in: tensors without memory, of the sizes of the call that is compiled."""
         return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """See the class."""
         facts = [(tuple(t.shape), tuple(t.stride()), str(t.dtype), t.device.type) for t in self.tensors]
