@@ -188,9 +188,7 @@ def _value(data: Any, nodes: dict[str, fx.Node]) -> Any:
         return tuple(values) if kind == "tuple" else values
     if kind == "dict":
         return {key: _value(each, nodes) for key, each in found.items()}
-    if kind == "device":
-        return torch.device(found)
-    made = getattr(torch, found)
+    made = torch.device(found) if kind == "device" else getattr(torch, found)
     if kind not in _TYPES.values() or type(made) not in _TYPES:
         raise ValueError(f"an argument: found {data!r}")
     return made

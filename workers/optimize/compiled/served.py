@@ -99,7 +99,9 @@ class Served(Rows):
 
     def _facts(self, device: torch.device) -> list[Any]:
         """Return all that decides what the reference looks like in a graph, but for the lead."""
-        samples = [(sample["shape"], sample["dtype"], self.rows(at)) for at, sample in enumerate(self.kernel.smallest())]
+        samples = [
+            (sample["shape"], sample["dtype"], self.rows(at)) for at, sample in enumerate(self.kernel.smallest())
+        ]
         given = self.kernel.arguments(["tensor"] * len(samples), _MARKS[: self._numbers])
         return [device.type, self._reference, samples, given, self.mutated, inductor.configuration()]
 
