@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.kernels_db.library import SHIPPED
+from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 from warpsmith.workers.optimize import shipped
 
 TARGET = "cuda:sm_90"
@@ -20,9 +20,9 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copytree(SHIPPED / ENTRY, library / ENTRY)
     monkeypatch.setattr(shipped, "SHIPPED", library)
     read: list[Path] = []
-    own = shipped.read_entry
+    own = read_entry
 
-    def counted(directory: Path) -> shipped.Entry:
+    def counted(directory: Path) -> Entry:
         read.append(directory)
         return own(directory)
 

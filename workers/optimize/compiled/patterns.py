@@ -80,7 +80,8 @@ def document(pattern: Pattern) -> dict[str, Any]:
 
 def parsed(written: dict[str, Any]) -> Pattern:
     """Return the pattern of `document`. Raises ValueError, KeyError, TypeError, AttributeError where it is none."""
-    graph, nodes = fx.Graph(), {}
+    graph = fx.Graph()
+    nodes: dict[str, fx.Node] = {}
     for row in written["nodes"]:
         if row["op"] == "placeholder":
             node = graph.placeholder(row["name"])

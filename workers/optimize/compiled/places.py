@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from . import inductor, match
-from .served import SOME, Lead, Served
+from .patterns import Lead
+from .served import SOME, Served
 
 MOST_LEADING = 3
 """Axes of a tensor in a model where an op has its first: batch, positions, heads."""
