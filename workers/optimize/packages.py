@@ -26,6 +26,7 @@ MODULES = (
     "kernel.py",
     "masks.py",
     "match.py",
+    "patterns.py",
     "places.py",
     "rewriting.py",
     "served.py",

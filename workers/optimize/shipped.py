@@ -6,25 +6,33 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
+from warpsmith import kernels_db
 from warpsmith.kernels_db.export.dtypes import of_each_dtype
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name
+from warpsmith.kernels_db.export.library import FILES
 from warpsmith.kernels_db.export.package import PROVENANCE, build
-from warpsmith.kernels_db.library import Entry, entries
+from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 from warpsmith.kernels_db.runtime.cache import cache_directory
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.workers.exports.project import Project
 from warpsmith.workers.optimize import packages
 from warpsmith.workers.optimize.compiled.kernel import Kernel, NotUsable
+from warpsmith.workers.optimize.compiled.patterns import keep
 from warpsmith.workers.optimize.compiled.served import Served
+
+BUILDING = ("export", "formats", "job", "library/__init__.py", "runtime", "spec")
+"""What of `kernels_db` reads entries and builds packages."""
 
 
 def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
@@ -35,8 +43,31 @@ def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
 
 @functools.cache
 def _shipped(target: str) -> tuple[Served, ...]:
-    found = [entry for entry in entries() if entry.target == target]
-    return tuple(_served(_package(_exported(entry)) for entry in found))
+    return tuple(_served(_modules(target)))
+
+
+def _modules(target: str) -> Iterator[ModuleType]:
+    """Yield the packages of the kernels that ship for a target.
+
+    An entry that was read, checked and built before is neither read nor built again: its files' bytes and the code that
+    builds packages name the directory.
+    """
+    file = cache_directory().parent / "packages" / f"built.{target.replace(':', '_')}.json"
+    known, code = _built(file), _code()
+    found: dict[str, list[str] | None] = {}
+    for directory in sorted(SHIPPED.iterdir()):
+        if not directory.is_dir() or not any((directory / name).exists() for name in FILES):
+            continue
+        key = _digest(code, target, *(part for name in FILES for part in (name, _bytes(directory / name))))
+        if key in known and ((place := known[key]) is None or Path(*place).is_dir()):
+            found[key] = place
+        else:
+            entry = read_entry(directory)
+            found[key] = _package(_exported(entry)) if entry.target == target else None
+        if (package := found[key]) is not None:
+            yield _imported(*package)
+    if found != known:
+        keep(file, found)
 
 
 def given(directories: Sequence[str | os.PathLike[str]]) -> list[Served]:
@@ -93,23 +124,66 @@ def _exported(entry: Entry) -> ExportedKernel:
     )
 
 
-def _package(kernel: ExportedKernel) -> ModuleType:
-    """Import a kernel's package from the cache, where it is written under a digest of all its files."""
+def _package(kernel: ExportedKernel) -> list[str]:
+    """Write a kernel's package into the cache, under a digest of all its files; returns its parent and its name."""
     kernels = of_each_dtype(kernel)
     name = module_name(*kernels)
-    if name in sys.modules:
-        return sys.modules[name]
     root = cache_directory().parent / "packages"
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as made:
         written = build(kernels[0], Path(made), *kernels[1:])
-        digest = hashlib.sha256((written / name / PROVENANCE).read_bytes()).hexdigest()[:16]
-        place = root / digest
+        place = root / _digest((written / name / PROVENANCE).read_bytes())[:16]
         with contextlib.suppress(OSError):  # it is there: a directory is never renamed over one that has files
             Path(made).rename(place)
             Path(made).mkdir()  # for the context to remove
-    sys.path.insert(0, str(place / name))
+    return [str(place / name), name]
+
+
+def _imported(directory: str, name: str) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
+    sys.path.insert(0, directory)
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(str(place / name))
+        sys.path.remove(directory)
+
+
+def _built(file: Path) -> dict[str, list[str] | None]:
+    """Return the directory and the name of each package that was built, None for a kernel of another target.
+
+    What does not read as that is left out, and built anew.
+    """
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: each for key, each in found.items() if each is None or _is_place(each)}
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+@functools.cache
+def _code() -> str:
+    """Return a digest of all that reads entries and builds packages."""
+    root = Path(kernels_db.__file__).parent
+    files = [file for part in BUILDING for file in sorted((root / part).rglob("*")) if file.suffix != ".pyc"]
+    return _digest(version("warpsmith"), *(part for file in files if file.is_file() for part in (file, _bytes(file))))
+
+
+def _bytes(file: Path) -> bytes:
+    """Return a file's content, nothing where it is missing: who reads the entry says so."""
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _digest(*facts: object) -> str:
+    """Return a digest of texts and bytes, each told from its neighbours."""
+    digest = hashlib.sha256()
+    for fact in facts:
+        data = fact if isinstance(fact, bytes) else str(fact).encode()
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()

@@ -20,7 +20,8 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.spec.tensors import VarAxis
 from warpsmith.workers.optimize.compiled import inductor, places
 from warpsmith.workers.optimize.compiled.match import Pattern, is_view
-from warpsmith.workers.optimize.compiled.served import Lead, Rows, Served
+from warpsmith.workers.optimize.compiled.patterns import Lead
+from warpsmith.workers.optimize.compiled.served import Rows, Served
 
 
 class Sought(Rows):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from warpsmith.workers.optimize.compiled import trial
-from warpsmith.workers.optimize.compiled.choice import keep
+from warpsmith.workers.optimize.compiled.patterns import keep
 from warpsmith.workers.optimize.compiled.trial import MOST_CALLS, ROUNDS, WARM_ROUNDS, Trial
 
 CPU = torch.device("cpu")

@@ -26,6 +26,7 @@ from warpsmith.kernels_db.runtime.cache import cache_directory
 from warpsmith.workers.judge.clock.timing import ratio_with_interval
 
 from . import inductor
+from .patterns import keep
 from .places import Region
 from .turns import time_in_turns
 
@@ -302,14 +303,3 @@ def _write(file: Path, decisions: dict[str, Decision]) -> None:
     """Keep decisions beside those that another process wrote meanwhile."""
     lasting = _read(file) | {key: each for key, each in decisions.items() if each.lasting}
     keep(file, {key: asdict(each) for key, each in sorted(lasting.items())})
-
-
-def keep(file: Path, document: Any) -> None:
-    """Write a document as JSON in one go, for other processes to read; go without where that cannot be written."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as written:
-            json.dump(document, written, indent=1)
-        os.replace(written.name, file)
-    except OSError:
-        return

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 from torch._functorch import config as functorch_config
 from torch._guards import detect_fake_mode, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -139,6 +140,20 @@ def mode_of(values: Any) -> AbstractContextManager[Any]:
     """Return the mode in which the tensors without memory among these values are computed with."""
     mode = detect_fake_mode(pytree.tree_leaves(values))
     return contextlib.nullcontext() if mode is None else cast("AbstractContextManager[Any]", mode)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Inside, tensors that are made have no memory; nothing of a compilation that is under way is seen."""
+    with outside(), FakeTensorMode():
+        yield
+
+
+def configuration() -> str:
+    """Return what decides how Inductor decomposes and compiles, without passes that are added to its own."""
+    from torch._inductor import config  # noqa: PLC0415 - as above
+
+    return repr(sorted(config.save_config_portable().items(), key=lambda each: each[0]))
 
 
 def hint(size: Any) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,7 +95,8 @@ def find(pattern: Pattern, graph: Graph, accepted: Callable[[Match], bool] = lam
     order = {node: number for number, node in enumerate(graph.nodes)}
     used: set[Node] = set()
     found = []
-    for anchor in graph.nodes:
+    named = _name(pattern.outputs[0])
+    for anchor in [node for node in order if node.op == "call_function" and _name(node) == named]:
         for found_here in _bindings(pattern, anchor, graph):
             bound = found_here.nodes
             nodes = {
@@ -107,7 +108,7 @@ def find(pattern: Pattern, graph: Graph, accepted: Callable[[Match], bool] = lam
                 continue
             outputs = tuple(bound[ours] for ours in pattern.outputs)
             inside = [node for node in nodes if node not in outputs and not is_view(node)]
-            if any(user not in nodes for node in inside for user in node.users) or not convex(nodes):
+            if any(user not in nodes for node in inside for user in node.users) or not convex(nodes, order):
                 continue
             inputs = tuple(bound[ours] for ours in pattern.inputs)
             numbers = tuple(found_here.numbers.get(number) for number in pattern.numbers)
@@ -133,13 +134,17 @@ def is_write_back(node: Node) -> bool:
     return isinstance(target, Node) and target.op == "placeholder"
 
 
-def convex(nodes: set[Node]) -> bool:
-    """Whether no path leaves the nodes and comes back."""
+def convex(nodes: set[Node], order: Mapping[Node, int] | None = None) -> bool:
+    """Whether no path leaves the nodes and comes back.
+
+    order: the position of each node of the graph; what comes behind the last of these nodes is not looked at then.
+    """
     seen: set[Node] = set()
     waiting = [user for node in nodes for user in node.users if user not in nodes]
+    last = max((order[node] for node in nodes), default=0) if order is not None else 0
     while waiting:
         node = waiting.pop()
-        if node in seen:
+        if node in seen or (order is not None and order[node] > last):
             continue
         seen.add(node)
         for user in node.users:

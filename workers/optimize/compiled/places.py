@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from . import inductor, match
-from .served import SOME, Lead, Served
+from .patterns import Lead
+from .served import SOME, Served
 
 MOST_LEADING = 3
 """Axes of a tensor in a model where an op has its first: batch, positions, heads."""
@@ -37,7 +38,7 @@ class Region:
         """What flows in: tensors without memory, of the sizes of the call that is compiled."""
         return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """See the class."""
         facts = [(tuple(t.shape), tuple(t.stride()), str(t.dtype), t.device.type) for t in self.tensors]

@@ -20,6 +20,7 @@ from torch import fx
 from . import choice, inductor, match, trial
 from .choice import Choices, Decision
 from .kept import keep_shared
+from .patterns import keep as keep_file
 from .places import Region, find, in_order, put
 from .served import Served
 from .trial import Trial
@@ -95,11 +96,11 @@ def compile_with(
             placed = _read(told)
         else:
             placed = rewriter.placed
-            choice.keep(told, [asdict(place) for place in placed])
+            keep_file(told, [asdict(place) for place in placed])
         if not tried or outcome is not None or all(place.why for place in placed or ()):
             return Rewritten(compiled, placed)
         plain = inductor.compile_graph(inductor.copied(graph), inputs, without)
-        both = Trial(compiled, plain, device, functools.partial(choice.keep, whole))
+        both = Trial(compiled, plain, device, functools.partial(keep_file, whole))
         return Rewritten(both.call, placed, both)
     raise AssertionError("a region was unknown after all were looked at")
 

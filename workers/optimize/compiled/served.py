@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +13,8 @@ import torch
 from . import inductor
 from .kernel import Kernel, NotUsable
 from .match import Pattern
+from .patterns import Kept, Lead
 
-Lead = tuple[int, ...]
-"""The sizes that stand where an op has its leading axis: an op of rows serves tensors of any rank by its last axes."""
 SOME = (3, 5, 7)
 """Sizes of a lead in traced references: what a graph looks like depends on which are 1, and on nothing else."""
 _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
@@ -63,7 +64,8 @@ class Served(Rows):
         """Raises NotUsable where it has more float arguments than there are marks."""
         package = kernel.package.__name__
         self._spec = importlib.import_module(f"{package}._spec")
-        self._run = importlib.import_module(f"{package}._reference").run
+        reference = importlib.import_module(f"{package}._reference")
+        self._run, self._reference = reference.run, Path(inspect.getfile(reference)).read_bytes()
         self.kernel = kernel
         self.name, self.op = kernel.name, kernel.op
         self.mutated = kernel.mutated
@@ -74,7 +76,7 @@ class Served(Rows):
         shapes = [each["shape"] for each in self._spec.PARAMETERS if each["rank"] is not None]
         super().__init__(shapes, self._spec.VARIABLE_AXES)
         self._numbers = len(self._spec.PARAMETERS) - len(shapes)
-        self._patterns: dict[tuple[str, Lead], Pattern | None] = {}
+        self._patterns: dict[str, Kept] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
@@ -85,27 +87,38 @@ class Served(Rows):
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
-        key = (device.type, lead)
-        if key not in self._patterns:
-            self._patterns[key] = self._traced(lead, device)
-        return self._patterns[key]
+        kept = self._patterns.get(device.type)
+        if kept is None:
+            kept = self._patterns[device.type] = Kept.of(self._facts(device))
+        if lead not in kept:
+            try:
+                kept.add(lead, self._traced(lead, device))
+            except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
+                kept.add(lead, None)
+        return kept[lead]
 
-    def _traced(self, lead: Lead, device: torch.device) -> Pattern | None:
-        tensors = [
-            torch.empty(
-                (*lead, *sample["shape"][1:]) if self.rows(position) else sample["shape"],
-                dtype=getattr(torch, sample["dtype"]),
-                device=device,
-            )
-            for position, sample in enumerate(self.kernel.smallest())
+    def _facts(self, device: torch.device) -> list[Any]:
+        """Return all that decides what the reference looks like in a graph, but for the lead."""
+        samples = [
+            (sample["shape"], sample["dtype"], self.rows(at)) for at, sample in enumerate(self.kernel.smallest())
         ]
+        given = self.kernel.arguments(["tensor"] * len(samples), _MARKS[: self._numbers])
+        return [device.type, self._reference, samples, given, self.mutated, inductor.configuration()]
+
+    def _traced(self, lead: Lead, device: torch.device) -> Pattern:
+        with inductor.without_memory():
+            tensors = [
+                torch.empty(
+                    (*lead, *sample["shape"][1:]) if self.rows(position) else sample["shape"],
+                    dtype=getattr(torch, sample["dtype"]),
+                    device=device,
+                )
+                for position, sample in enumerate(self.kernel.smallest())
+            ]
         marks = _MARKS[: self._numbers]
 
         def reference(*given: torch.Tensor) -> Any:
             return self._run(*self.kernel.arguments(given, marks))
 
-        try:
-            with inductor.unheard():
-                return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
-        except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
-            return None
+        with inductor.unheard():
+            return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
