@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, MetaData, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 Document = JSON().with_variant(JSONB(), "postgresql")
 """A JSON document; binary JSON on PostgreSQL."""
@@ -50,4 +51,6 @@ def fill_defaults(row: Base) -> None:
 @cache
 def _defaults(table: type[Base]) -> tuple[tuple[str, Any], ...]:
     columns = ((column.key, column.default) for column in table.__mapper__.columns)
-    return tuple((str(name), default.arg) for name, default in columns if default is not None and default.is_scalar)
+    return tuple(
+        (str(name), default.arg) for name, default in columns if isinstance(default, ScalarElementColumnDefault)
+    )
