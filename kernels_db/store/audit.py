@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AuditRow
@@ -30,6 +30,8 @@ class Entry:
     key_name: str | None = None
     written: bool = False
 
+
+_INSERT = insert(AuditRow).inline()  # nobody asks for the new row's id
 
 _current: ContextVar[Entry | None] = ContextVar("audit_entry", default=None)
 
@@ -67,17 +69,18 @@ def write_due(session: Session) -> Entry | None:
 
 def write(session: Session, entry: Entry, result: str) -> None:
     """Write an entry with its result."""
-    session.add(
-        AuditRow(
-            created_at=time.time(),
-            team=entry.team,
-            key_prefix=entry.key_prefix,
-            key_name=entry.key_name,
-            action=entry.action or "",
-            object_id=entry.object_id,
-            source=entry.source[:64],
-            result=result,
-        )
+    session.connection().execute(
+        _INSERT,
+        {
+            "created_at": time.time(),
+            "team": entry.team,
+            "key_prefix": entry.key_prefix,
+            "key_name": entry.key_name,
+            "action": entry.action or "",
+            "object_id": entry.object_id,
+            "source": entry.source[:64],
+            "result": result,
+        },
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import ColumnElement, Select, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -30,7 +31,7 @@ from warpsmith.kernels_db.store.tables import (
     SearchRow,
     WorkloadRow,
 )
-from warpsmith.kernels_db.store.teams import hold, is_readable
+from warpsmith.kernels_db.store.teams import hold, is_held_by, is_readable
 
 REPLIES_AT_ONCE = 500
 """Replies of a pool that one statement stores."""
@@ -63,18 +64,7 @@ def similar_kernels(
     `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
     that a re-verification found wrong or did not compile.
     """
-    of_device = (
-        KernelRow.language == language,
-        KernelRow.target.startswith(f"{target.device}:"),
-        KernelRow.standing.not_in(("wrong", "uncompilable")),
-        *is_readable(KernelRow.team, team),
-    )
-    stored = session.execute(
-        select(OpRow.id, OpRow.name, OpRow.spec)
-        .where(OpRow.id.in_(select(KernelRow.op_id).where(*of_device)))
-        .order_by(OpRow.created_at.desc(), OpRow.id.desc())
-        .limit(MOST_OPS)
-    ).tuples()
+    stored = session.connection().execute(_select_ops_of_kernels(language, target.device, team)).tuples()
     alike: dict[str, tuple[str, float]] = {}
     for op_id, name, spec in stored:
         other = parsed(op_id, spec)
@@ -85,7 +75,7 @@ def similar_kernels(
         return []
     kernels = session.scalars(
         select(KernelRow)
-        .where(KernelRow.op_id.in_(list(alike)), *of_device)
+        .where(KernelRow.op_id.in_(list(alike)), *_offerable(language, target.device, team))
         .order_by(KernelRow.score.desc(), KernelRow.id)
         .limit(MOST_KERNELS)
     )
@@ -93,6 +83,26 @@ def similar_kernels(
     offers.sort(key=lambda one: (one.similarity < 1, one.kernel.target != str(target), -one.similarity))
     distinct = {offer.kernel.source_digest: offer for offer in reversed(offers)}
     return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
+
+
+def _offerable(language: str, device: str, team: str | None) -> list[ColumnElement[bool]]:
+    return [
+        KernelRow.language == language,
+        KernelRow.target.startswith(f"{device}:"),
+        KernelRow.standing.not_in(("wrong", "uncompilable")),
+        *is_readable(KernelRow.team, team),
+    ]
+
+
+@lru_cache(maxsize=64)
+def _select_ops_of_kernels(language: str, device: str, team: str | None) -> Select[tuple[str, str, dict[str, Any]]]:
+    """Select the ops that have kernels to offer; to build it takes longer than to run it where there are none."""
+    return (
+        select(OpRow.id, OpRow.name, OpRow.spec)
+        .where(OpRow.id.in_(select(KernelRow.op_id).where(*_offerable(language, device, team))))
+        .order_by(OpRow.created_at.desc(), OpRow.id.desc())
+        .limit(MOST_OPS)
+    )
 
 
 def parsed(op_id: str, spec: dict[str, Any]) -> Op | None:
@@ -118,6 +128,15 @@ def add_op(session: Session, op: Op, now: float | None = None, team: str | None 
     """
     row, new = _add_op(session, op, time.time() if now is None else now)
     return row, hold(session, row.id, team, new=new)
+
+
+_KNOWN = select(OpRow.id).where(OpRow.digest == bindparam("digest"), is_held_by(OpRow.id, bindparam("team")))
+
+
+def keep_op(session: Session, op: Op, now: float, team: str) -> str:
+    """Return the id of the op's row as `add_op` does, in one statement where it is known and needs no change."""
+    known: str | None = session.connection().scalar(_KNOWN, {"digest": op.digest, "team": team})
+    return add_op(session, op, now, team)[0].id if known is None else known
 
 
 def _add_op(session: Session, op: Op, created_at: float) -> tuple[OpRow, bool]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 from sqlalchemy import JSON, MetaData, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 Document = JSON().with_variant(JSONB(), "postgresql")
 """A JSON document; binary JSON on PostgreSQL."""
@@ -35,3 +39,18 @@ class Leased(Base):
     created_at: Mapped[float]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
+
+
+def fill_defaults(row: Base) -> None:
+    """Give a new row the values that its INSERT would: so it reads as a stored one before it is stored."""
+    for name, value in _defaults(type(row)):
+        if getattr(row, name) is None:
+            setattr(row, name, value)
+
+
+@cache
+def _defaults(table: type[Base]) -> tuple[tuple[str, Any], ...]:
+    columns = ((column.key, column.default) for column in table.__mapper__.columns)
+    return tuple(
+        (str(name), default.arg) for name, default in columns if isinstance(default, ScalarElementColumnDefault)
+    )

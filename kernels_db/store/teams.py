@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, delete, exists, literal, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -62,6 +62,12 @@ def may_read_held(session: Session, object_id: str, team: str | None) -> bool:
     return not owners or may_read(session, owners, team)
 
 
+def is_held_by(object_id: ColumnElement[str] | InstrumentedAttribute[str], team: ColumnElement[str]) -> Any:
+    """Return the condition that `team` submitted an op or a pool, or nobody did and it is everyone's."""
+    holders = exists().where(HoldingRow.object_id == object_id)
+    return or_(~holders, holders.where(HoldingRow.team == team))
+
+
 def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bool:
     """Note that `team` submitted an op or a pool; return whether it is the first time.
 
@@ -72,10 +78,8 @@ def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bo
     if team is None:
         session.execute(delete(HoldingRow).where(HoldingRow.object_id == object_id))
         return new
-    if not new:
-        holds = func.coalesce(func.max(case((HoldingRow.team == team, 1), else_=0)), 1)  # 1 where nobody does
-        if session.scalar(select(holds).where(HoldingRow.object_id == object_id)) == 1:
-            return False
+    if not new and session.scalar(select(is_held_by(literal(object_id), literal(team)))):
+        return False
     row = insert_for(session, HoldingRow).values(object_id=object_id, team=team).on_conflict_do_nothing()
     # What it returns is counted: psycopg's count of inserted rows is gone once SQLAlchemy has closed the cursor.
     return session.scalar(row.returning(HoldingRow.team)) is not None

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
-from sqlalchemy import delete
+from sqlalchemy import bindparam, delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -30,6 +30,9 @@ from warpsmith.service.documents.problems import IdempotencyReuse
 
 KEPT_S = 7 * 86400.0
 """Age in seconds at which keys are deleted."""
+
+
+_DELETE_OLD = delete(IdempotencyRow).where(IdempotencyRow.created_at < bindparam("before"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Once:
         if self.key is None:
             return
         now = time.time()
-        session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < now - KEPT_S))
+        # By the connection: the session may hold rows that are not to be written yet.
+        session.connection().execute(_DELETE_OLD, {"before": now - KEPT_S})
         session.add(
             IdempotencyRow(
                 team=self.team,
@@ -96,7 +100,6 @@ class Once:
                 created_at=now,
             )
         )
-        session.flush()
 
     def run(self, db: Database, work: Callable[[Session], Answer]) -> Answer:
         """Do `work` once in a write transaction and return its answer, or the stored one."""

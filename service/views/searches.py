@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import func, select
@@ -82,25 +83,59 @@ def _read_tags(session: Session, search_ids: Sequence[str]) -> dict[str, list[st
 def make_search_document(session: Session, row: SearchRow, alive_after_s: float) -> SearchDocument:
     """Make the document of a search with its progress."""
     now = time.time()
-    by_state: dict[str, int] = {}
-    by_verdict: dict[str, int] = {}
-    latest_round = 0
     candidate = NodeRow.seq > 0  # the root's verdict is the reference's admission, not a candidate's
     columns = (NodeRow.state, NodeRow.verdict, candidate)
     groups = (
         select(*columns, func.count(), func.max(NodeRow.round)).where(NodeRow.search_id == row.id).group_by(*columns)
     )
+    progress = _Progress()
     for state, verdict, is_candidate, count, highest in session.execute(groups).tuples():
-        by_state[state] = by_state.get(state, 0) + count
-        if is_candidate and verdict is not None:
-            by_verdict[verdict] = by_verdict.get(verdict, 0) + count
-        latest_round = max(latest_round, highest)
+        progress.count(state, verdict if is_candidate else None, count, highest)
     begun = row.state != "queued"  # before its first step a search has no verdict, no kernel, and waits for nothing
     root = select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0)
     root_id = session.scalar(root) if begun else None
     best = _make_best(session, row)
     tags = _read_tags(session, [row.id]).get(row.id, [])
-    summary = make_search_summary(row, fetch_op_names(session, {row.op_id})[row.op_id], best, tags, now)
+    return _join(
+        row,
+        make_search_summary(row, fetch_op_names(session, {row.op_id})[row.op_id], best, tags, now),
+        progress,
+        best=best,
+        baselines=read_workload_times(choose_verdict(session, root_id).get("workloads")) if root_id is not None else [],
+        kernels=list_kept_kernels(session, row) if begun else [],
+        waiting_for=list_waiting(session, row, now, alive_after_s) if begun else [],
+    )
+
+
+def make_new_search_document(session: Session, row: SearchRow, op_name: str) -> SearchDocument:
+    """Make the document of a search whose rows the session is yet to write, without a query."""
+    progress, tags = _Progress(), []
+    for new in session.new:
+        if isinstance(new, NodeRow):
+            progress.count(new.state, None, 1, new.round)
+        elif isinstance(new, SearchTagRow):
+            tags.append(new.tag)
+    summary = make_search_summary(row, op_name, None, sorted(tags), time.time())
+    return _join(row, summary, progress, best=None, baselines=[], kernels=[], waiting_for=[])
+
+
+@dataclass
+class _Progress:
+    """Nodes of a search, counted."""
+
+    by_state: dict[str, int] = field(default_factory=dict)
+    by_verdict: dict[str, int] = field(default_factory=dict)
+    latest_round: int = 0
+
+    def count(self, state: str, verdict: str | None, count: int, highest_round: int) -> None:
+        """Count nodes of one state; `verdict` is None of the root."""
+        self.by_state[state] = self.by_state.get(state, 0) + count
+        if verdict is not None:
+            self.by_verdict[verdict] = self.by_verdict.get(verdict, 0) + count
+        self.latest_round = max(self.latest_round, highest_round)
+
+
+def _join(row: SearchRow, summary: SearchSummary, progress: _Progress, **parts: Any) -> SearchDocument:
     return SearchDocument(
         **summary.model_dump(exclude={"best"}),
         branched_from=row.branched_from,
@@ -108,14 +143,11 @@ def make_search_document(session: Session, row: SearchRow, alive_after_s: float)
         policy=row.policy,
         budget=row.budget,
         model=row.model,
-        round=latest_round,
-        nodes=sum(by_state.values()),
-        nodes_by_state=by_state,
-        nodes_by_verdict=by_verdict,
-        baselines=read_workload_times(choose_verdict(session, root_id).get("workloads")) if root_id is not None else [],
-        best=best,
-        kernels=list_kept_kernels(session, row) if begun else [],
-        waiting_for=list_waiting(session, row, now, alive_after_s) if begun else [],
+        round=progress.latest_round,
+        nodes=sum(progress.by_state.values()),
+        nodes_by_state=progress.by_state,
+        nodes_by_verdict=progress.by_verdict,
+        **parts,
     )
 
 

@@ -40,6 +40,7 @@ from warpsmith.workers.steps.completion import close_branch, complete_code, comp
 from warpsmith.workers.steps.labels import MOST_TAGS, Deleted, Labels, delete_search, label_search
 from warpsmith.workers.steps.lifecycle import (
     Following,
+    NewSearch,
     advance,
     cancel,
     create_search,
@@ -66,6 +67,7 @@ __all__ = [
     "Merged",
     "Message",
     "ModelCall",
+    "NewSearch",
     "NodeRecord",
     "Pruned",
     "QuotaReached",

@@ -23,7 +23,7 @@ from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
-from warpsmith.workers.steps.rows import add_event, message, put_back, spend
+from warpsmith.workers.steps.rows import add_event, is_unwritten, message, put_back, spend, write_new
 from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 
@@ -46,7 +46,7 @@ class PolicyFault(ValueError):  # noqa: N818 - named for whose fault it is
 
 
 def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> list[Message]:
-    """Open what the policy asks for; see `lifecycle.advance`."""
+    """Open what the policy asks for; see `lifecycle.advance`. A new search is written with its first steps."""
     if search.state == "queued":
         search.state = "running"
         search.running_since = now
@@ -62,10 +62,12 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     try:
         nodes, steps = _decided(session, search, ask, now)
         if steps and steps[0].kind == "stop":
+            write_new(session, search)
             end(session, search, "finished", steps[0].reason or "the policy stopped", now)
             return []
         messages = _open(session, search, nodes, steps, now)
     except PolicyFault as fault:
+        write_new(session, search)
         end(session, search, "failed", f"the policy failed: {fault}", now)
         return []
     if messages:
@@ -84,6 +86,7 @@ def _decided(
     wanted = [step for step in steps if step.kind in AT_ONCE]
     if not wanted:
         return nodes, steps
+    write_new(session, search)
     for step in wanted:
         if step.kind == "join":
             join_candidates(session, search, _parts_of(step, nodes), step.ordinal, now)
@@ -134,9 +137,10 @@ def _node_of(step: Step, by_id: Mapping[str, NodeView]) -> NodeView:
 
 def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:
     wanted = {step.node_id for step in steps}
-    unwritten = {row.id: row for row in session.dirty if isinstance(row, NodeRow)}
+    new = is_unwritten(search)
+    unwritten = {row.id: row for row in (session.new if new else session.dirty) if isinstance(row, NodeRow)}
     by_id = {node.id: node for node in nodes if node.id in wanted}
-    known = _known(session, by_id)
+    known = {} if new else _known(session, by_id)
     attempts: list[dict[str, Any]] = []
     again: list[Message] = []
     changed: dict[tuple[tuple[str, Any], ...], list[str]] = {}
@@ -148,7 +152,7 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
             continue
         known[key] = None
         opening = _opening(step, node)
-        if node.id in unwritten:  # one UPDATE for what a step brought and for what is opened next
+        if node.id in unwritten:  # one statement for what a step brought and for what is opened next
             for name, value in (opening | {"updated_at": now}).items():
                 setattr(unwritten[node.id], name, value)
         else:
@@ -172,6 +176,7 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
                 "created_at": now,
             }
         )
+    write_new(session, search)
     for values, node_ids in changed.items():
         session.execute(update(NodeRow).where(NodeRow.id.in_(node_ids)).values(**dict(values), updated_at=now))
     if attempts:

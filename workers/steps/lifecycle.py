@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import select, update
@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.records import add_op
+from warpsmith.kernels_db.store.records import keep_op
+from warpsmith.kernels_db.store.table_base import fill_defaults
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
@@ -21,7 +22,7 @@ from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.labels import Labels, add_tags
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.quotas import check_submission
-from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
+from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend, write_new
 from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
 
@@ -42,6 +43,18 @@ class Following:
         self.messages = grow(session, search, now, self._decide)
 
 
+@dataclass(frozen=True)
+class NewSearch:
+    """A search that a transaction stores, with its root node and its op's name; its rows are not written yet.
+
+    A statement before they are would write them in no order: what is asked of it is asked of the rows.
+    """
+
+    search: SearchRow
+    root: NodeRow
+    op: str
+
+
 def create_search(
     db: Database,
     op: Op,
@@ -57,7 +70,7 @@ def create_search(
     model_name: str | None = None,
     labels: Labels | None = None,
     traceparent: str | None = None,
-    also: Callable[[Session, str], None] | None = None,
+    also: Callable[[Session, NewSearch], None] | None = None,
     following: Following | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
@@ -65,18 +78,19 @@ def create_search(
     `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
     `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
     similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it; `model_name` and `labels` are
-    what lists show. `also(session, search_id)` runs in the same transaction, and after it `following` opens the first
-    steps. `traceparent`: the trace of the request that submits it, which its steps are linked to.
+    what lists show. `also` runs in the same transaction while the search is queued, before a row of it is written;
+    after it `following` opens the first steps. `traceparent`: the trace of the request that submits it,
+    which its steps are linked to.
     """
     labels = labels or {}
     parse_policy(policy)
     offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
     with db.writing() as session:
         check_submission(session, team, now)
-        op_row, _ = add_op(session, op, now, team)
+        op_id = keep_op(session, op, now, team)
         search = SearchRow(
             id=new_id("sr"),
-            op_id=op_row.id,
+            op_id=op_id,
             target=str(target),
             language=language,
             policy=dict(policy),
@@ -90,8 +104,8 @@ def create_search(
             created_at=now,
             updated_at=now,
         )
+        fill_defaults(search)
         session.add(search)
-        session.flush()
         add_tags(session, search.id, labels.get("tags", ()))
         root = NodeRow(
             id=new_id("nd"), search_id=search.id, seq=0, round=0, state="coded", created_at=now, updated_at=now
@@ -102,9 +116,10 @@ def create_search(
         add_event(session, search, "node.created", now, root, parent_id=None, round=0)
         plant_seeds(session, search, root, offers, now)
         if also is not None:
-            also(session, search.id)
+            also(session, NewSearch(search, root, op.name))
         if following is not None:
             following(session, search, now)
+        write_new(session, search)
         return search.id
 
 

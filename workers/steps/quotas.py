@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import bindparam, or_, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
@@ -26,6 +27,10 @@ from warpsmith.workers.steps.endings import pause_search
 from warpsmith.workers.steps.rows import Also, ending, put_back
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.text import storable
+
+_LIMITED = select(or_(*(getattr(TeamRow, quota).is_not(None) for quota in QUOTAS))).where(
+    TeamRow.name == bindparam("team")
+)
 
 
 class QuotaReached(Exception):  # noqa: N818 - named for what it is
@@ -38,6 +43,8 @@ class QuotaReached(Exception):  # noqa: N818 - named for what it is
 
 def check_submission(session: Session, team: str, now: float) -> None:
     """Raise QuotaReached where `team` may not submit a search, in the transaction that stores it."""
+    if not session.connection().scalar(_LIMITED, {"team": team}):
+        return
     row = session.get(TeamRow, team)
     if row is not None and row.open_searches is not None:
         # Locked, so that of two submissions at once one takes the last place.

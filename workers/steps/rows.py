@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, inspect, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
@@ -36,6 +36,23 @@ def lock_search(session: Session, search_id: str) -> SearchRow:
     if search is None:
         raise UnknownSearch(search_id)
     return search
+
+
+def is_unwritten(row: SearchRow) -> bool:
+    """Check whether a search is new and its row not written yet."""
+    return bool(inspect(row).pending)
+
+
+def write_new(session: Session, search: SearchRow) -> None:
+    """Write the rows of a new search, if they are not written yet: its own first, to which the others refer."""
+    if not is_unwritten(search):
+        return
+    others = [row for row in session.new if row is not search]
+    for row in others:
+        session.expunge(row)
+    session.flush()
+    session.add_all(others)
+    session.flush()
 
 
 @dataclass(frozen=True)

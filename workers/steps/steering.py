@@ -21,7 +21,7 @@ from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bans import take_back
 from warpsmith.workers.steps.endings import renew_best
-from warpsmith.workers.steps.lifecycle import create_search
+from warpsmith.workers.steps.lifecycle import NewSearch, create_search
 from warpsmith.workers.steps.planting import adopt, digest_of, ideas_so_far, plan
 from warpsmith.workers.steps.rows import add_event, lock_search, plain, signed, spend
 from warpsmith.workers.steps.values import EventType, WrongState
@@ -172,12 +172,11 @@ def branch(
     team: str = DEFAULT_TEAM,
     model_name: str | None = None,
     by: str | None = None,
-    also: Callable[[Session, str], None] | None = None,
+    also: Callable[[Session, NewSearch], None] | None = None,
 ) -> str:
     """Create a queued search of `team` that starts from the root and this node's candidate; return its id.
 
-    It has the same op, target and language, and the candidate is judged again. `also(session, search_id)` runs in the
-    same transaction.
+    It has the same op, target and language, and the candidate is judged again. `also` is that of `create_search`.
 
     The old search may have ended. Raises WrongState where the node has no code, LookupError for an unknown node.
     """
@@ -194,15 +193,14 @@ def branch(
         told = {"from_search": old.id, "from_node": node.id, "from_seq": node.seq}
         technique, idea, target = node.technique, node.idea, old.target
 
-    def plant(session: Session, search_id: str) -> None:
-        search = session.get_one(SearchRow, search_id)
+    def plant(session: Session, new: NewSearch) -> None:
+        search = new.search
         search.branched_from = node_id
-        root = session.scalars(select(NodeRow).where(NodeRow.search_id == search_id, NodeRow.seq == 0)).one()
         add_event(session, search, "search.branched", now, **told, **signed(by))
         adopt(
             session,
             search,
-            root.id,
+            new.root.id,
             now,
             origin="branch",
             source=source,
@@ -211,7 +209,7 @@ def branch(
             idea=idea,
         )
         if also is not None:
-            also(session, search_id)
+            also(session, new)
 
     return create_search(
         db,

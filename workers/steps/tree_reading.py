@@ -20,8 +20,10 @@ from typing import Any
 from sqlalchemy import Select, bindparam, event, select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.store.table_base import fill_defaults
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers.search.tree import NodeView
+from warpsmith.workers.steps.rows import is_unwritten
 
 LARGE = 1_000
 """Nodes from which on a tree is remembered: to read fewer takes few milliseconds."""
@@ -56,16 +58,27 @@ def read_nodes(session: Session, search: SearchRow, *, whole: bool = False) -> l
 
     One SELECT of exactly the policy's columns. The driver's tuples are taken as they are, because no column here needs
     conversion. What the session has changed and not written yet, as the end of a step does, is changed here as well.
-    `whole`: whatever is remembered.
+    `whole`: whatever is remembered. A new search that is not written yet has the nodes that the session will write.
     """
+    if is_unwritten(search):
+        return sorted((_view_new(row) for row in session.new if isinstance(row, NodeRow)), key=attrgetter("seq"))
     if any(isinstance(row, NodeRow) for row in session.new):
         session.flush()
     nodes = _read_written(session, search, whole=whole)
     for row in session.dirty:
         if isinstance(row, NodeRow) and row.search_id == search.id:
             place = bisect_left(nodes, row.seq, key=attrgetter("seq"))
-            nodes[place] = NodeView._make(getattr(row, name) for name in NodeView._fields)
+            nodes[place] = _view(row)
     return nodes
+
+
+def _view(row: NodeRow) -> NodeView:
+    return NodeView._make(getattr(row, name) for name in NodeView._fields)
+
+
+def _view_new(row: NodeRow) -> NodeView:
+    fill_defaults(row)
+    return _view(row)
 
 
 def _read_written(session: Session, search: SearchRow, *, whole: bool) -> list[NodeView]:

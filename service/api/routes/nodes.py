@@ -37,7 +37,7 @@ from warpsmith.service.views import searches
 from warpsmith.service.views.nodes import make_node_document, make_node_summary
 from warpsmith.service.views.report import ReportDocument, make_report
 from warpsmith.service.views.rows import read_title
-from warpsmith.workers.steps import steering
+from warpsmith.workers.steps import NewSearch, steering
 
 MARK_PROBLEMS = document_problems(NotFound, WrongState, StorageFull)
 
@@ -176,10 +176,9 @@ def branch_node(
         submission = check_submission(service, session, request, asker)
     answers: list[Answer] = []
 
-    def answer(session: Session, search_id: str) -> None:
-        session.flush()
-        document = searches.make_search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
-        answers.append(Answer.of(202, document, Location=f"/v1/searches/{search_id}"))
+    def answer(session: Session, new: NewSearch) -> None:
+        document = searches.make_new_search_document(session, new.search, new.op)
+        answers.append(Answer.of(202, document, Location=f"/v1/searches/{new.search.id}"))
         once.record(session, answers[-1])
 
     def create() -> Answer:

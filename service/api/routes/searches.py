@@ -93,10 +93,9 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         submission = check_submission(service, session, body, asker)
     answers: list[Answer] = []
 
-    def answer(session: Session, search_id: str) -> None:
-        session.flush()
-        document = searches.make_search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
-        answers.append(Answer.of(202, document, Location=f"/v1/searches/{search_id}"))
+    def answer(session: Session, new: steps.NewSearch) -> None:
+        document = searches.make_new_search_document(session, new.search, new.op)
+        answers.append(Answer.of(202, document, Location=f"/v1/searches/{new.search.id}"))
         once.record(session, answers[0])
 
     def create() -> Answer:

@@ -19,6 +19,8 @@ from warpsmith.workers import steps
 STATEMENTS = {"code": 20, "judge": 16}
 """Statements of the whole step: taken, checked against its team's quotas, committed, the search advanced."""
 TRANSACTIONS = 3
+SUBMISSION = 8
+"""SQLite writes the events one by one. Without a request's audit entry and the look for kernels to start from."""
 WIDE = 40
 
 
@@ -100,3 +102,14 @@ def test_a_stored_op_is_parsed_once_for_all_searches_that_look_for_seeds(
             offered.append(len(records.similar_kernels(session, OP, TARGET, "cpp", 3)))
     assert offered == [1, 1, 1]
     assert len(parsed) == 1
+
+
+def test_a_submission_takes_a_fixed_number_of_statements(db: Database) -> None:
+    create(db)  # stores the op
+    following = steps.Following()
+    with counting(db) as found:
+        create(db, following=following)
+    assert following.messages
+    assert found.pop("transactions") <= 2
+    found.pop("BEGIN", None)
+    assert found.total() <= SUBMISSION, found
