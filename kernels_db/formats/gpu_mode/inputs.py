@@ -30,9 +30,18 @@ _ref_kernel = _embedded("task_reference").ref_kernel
 
 
 def run({parameters}):
-    found = _ref_kernel({data})
+    {found}
     return {outputs}
 """
+_FOUND = "found = _ref_kernel({data})"
+_FOUND_ANYWHERE = """if {tensor}.is_cuda:
+        found = _ref_kernel({data})
+    else:
+        from kernels_db.formats.stand_in import gpu_as_cpu
+
+        with gpu_as_cpu():
+            found = _ref_kernel({data})"""
+"""For a `ref_kernel` that puts tensors on a GPU: without one they go to the CPU."""
 _MAKE = '''
 
 def make(shape, dtype, generator):
@@ -180,10 +189,10 @@ def _is_laid_out(leaf: Leaf, order: Sequence[int]) -> bool:
     return is_contiguous([shape[axis] for axis in order], [strides[axis] for axis in order])
 
 
-def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
+def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int], *, names_gpu: bool) -> str:
     """Return Python source of `run`, to follow an embedding of the files.
 
-    `taken` are the outputs that are no written input.
+    `taken` are the outputs that are no written input; `names_gpu`: whether `ref_kernel` puts tensors on a GPU.
     """
     paths = list(_paths(facts.understood[0].result))
     found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
@@ -192,8 +201,13 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
         f"{name}.view(torch.{leaf.bytes_of})" if leaf.bytes_of else name
         for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True)
     ]
+    tensor = next(
+        (name for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True) if leaf.shape is not None), None
+    )
+    data = _expression(facts.understood[0].structure, given)
+    computing = _FOUND if tensor is None or not names_gpu else _FOUND_ANYWHERE
     return ("\n\nimport torch\n" if given != list(wanted) else "") + _RUN.format(
-        parameters=", ".join(wanted), data=_expression(facts.understood[0].structure, given), outputs=outputs
+        parameters=", ".join(wanted), found=computing.format(tensor=tensor, data=data), outputs=outputs
     )
 
 

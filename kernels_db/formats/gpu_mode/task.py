@@ -157,7 +157,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
             | ({"tolerance": tolerance} if tolerance and is_float(facts.understood[0].outputs[number].dtype) else {})
             for number, name in zip(taken, _output_names(names, len(taken)), strict=True)
         ],
-        "reference": text + task_inputs.run(facts, names, taken),
+        "reference": text + task_inputs.run(facts, names, taken, names_gpu=_names_gpu(tree)),
         "workloads": [
             {"id": name, "role": role, "axes": axes.sizes(number), "inputs": inputs.overrides[number]}
             for number, (name, role, _) in enumerate(calls)
@@ -223,6 +223,16 @@ def _at_hand(task: Mapping[str, Any], file: RawFile, files: Mapping[str, RawFile
     }
     own = REFERENCE.removesuffix(".py")
     return {module for module, tree in found.items() if own not in python_source.imported(tree)}
+
+
+def _names_gpu(tree: ast.Module) -> bool:
+    """Check whether what `ref_kernel` needs of reference.py says `.cuda()`, or a device by the name `cuda`."""
+    part = ast.parse(python_source.needed_for(tree, "ref_kernel", {CHECKER}))
+    return any(
+        (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda")
+        or (isinstance(node, ast.Constant) and str(node.value).partition(":")[0] == "cuda")
+        for node in ast.walk(part)
+    )
 
 
 def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
