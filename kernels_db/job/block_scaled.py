@@ -29,7 +29,7 @@ def scaled_mm(
     bias: torch.Tensor | None = None,
     scale_result: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    use_fast_accum: bool = False,  # noqa: FBT001, FBT002 - the arguments of torch._scaled_mm
+    use_fast_accum: bool = False,
 ) -> torch.Tensor:
     """Multiply (m, k) by (k, n), summed in float32, as `torch._scaled_mm` does; float4 has two elements a byte along k.
 
@@ -60,7 +60,7 @@ def _scaled(name: str, matrix: torch.Tensor, scale: torch.Tensor) -> torch.Tenso
 
 
 def _numbers(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the numbers of a matrix, of packed float4 twice as many as it has columns: the low half of a byte first."""
+    """Return the numbers of a matrix; packed float4 has two a byte, that of the low half first."""
     if matrix.dtype != torch.float4_e2m1fn_x2:
         return matrix.to(torch.float32)
     codes = matrix.view(torch.uint8)

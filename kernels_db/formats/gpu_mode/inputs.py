@@ -6,7 +6,7 @@ These are their names, how their values are made, and `run`, which puts them tog
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,9 @@ def make(shape, dtype, generator):
 '''
 
 
+_ZEROS = {"kind": "constant", "value": 0}
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The spec's inputs, the changes of each workload, and the inputs' kinds of distribution."""
@@ -94,6 +97,24 @@ def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
     return parameter
 
 
+def unread(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> set[int]:
+    """Return the leaves of the data that `ref_kernel` unpacks to a name that it never reads.
+
+    There are none where it reads the data in another way than by one unpacking.
+    """
+    unpacked = _unpacked(ref_kernel)
+    parameter = python_source.parameters(ref_kernel)[:1]
+    read = [node.id for node in ast.walk(ref_kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    if unpacked == parameter or read.count(parameter[0]) != 1:
+        return set()
+    first = [path[0] if path else None for path in _paths(facts.understood[0].structure)]
+    return {
+        number
+        for number, place in enumerate(first)
+        if isinstance(place, int) and place < len(unpacked) and unpacked[place] not in read
+    }
+
+
 def _paths(structure: Mapping[str, Any]) -> Iterator[tuple[int | str, ...]]:
     """Yield the path of each leaf, in order."""
     kind, content = next(iter(structure.items()))
@@ -114,10 +135,11 @@ def inputs(
     text: str,
     generate_input: ast.FunctionDef,
     calls: Sequence[Mapping[str, Any]],
+    free: Collection[int] = (),
 ) -> Inputs:
     """Return the inputs of a task. Raises SpecErrors.
 
-    `text` embeds its files; `calls` are the arguments of each workload.
+    `text` embeds its files; `calls` are the arguments of each workload. `free`: those of any values, which are zeros.
     """
     declared: list[dict[str, Any]] = []
     overrides: list[dict[str, Any]] = [{} for _ in calls]
@@ -143,7 +165,7 @@ def inputs(
                 item["mutated"] = True
             key = "dist"
             values = [
-                dist_of(leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path, leaf))
+                dist_of(_ZEROS if number in free else leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path, leaf))
                 for leaf, call in zip(leaves, calls, strict=True)
             ]
             kinds |= {"code" if isinstance(value, _Made) else value["kind"] for value in values}

@@ -112,6 +112,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         raise refused("files", f"{len(tasks)} YAML files", f"one: {EXPECTED}")
     file = tasks[0]
     task = read_task(file)
+    if task.get("multi_gpu"):
+        raise refused(f"{file.path}: multi_gpu", "true, a task for several devices at once", "a task for one device")
     texts = _texts(task, file, files)
     where = f"{file.path}: {REFERENCE}"
     tree = python_source.parse(RawFile(where, texts[task_inputs.MODULE].encode("utf-8")))
@@ -141,7 +143,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     axes = Axes([call for _, _, call in calls], where)
     arguments = [call for _, _, call in calls]
     generators = _generators(_for_inputs(texts, tree), facts, arguments, MAX_PYTHON - 2 * len(text))
-    inputs = task_inputs.inputs(facts, names, axes, generators, functions["generate_input"], arguments)
+    free = task_inputs.unread(facts, functions["ref_kernel"])
+    inputs = task_inputs.inputs(facts, names, axes, generators, functions["generate_input"], arguments, free)
     tolerance, doubt = _tolerance(tree, where)
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -175,6 +178,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
             "left out, for they differ from the others in structure, texts, dtypes, ranks or what is written: "
             + ", ".join(unlike)
         )
+    if free:
+        said = ", ".join(names[number] for number in sorted(free))
+        notes.append(f"ref_kernel does not read {said}: here they are zeros, and a submission must not read them either")
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
     if "code" in inputs.kinds:
         notes.append("some inputs are made by the task's own generate_input")
