@@ -165,7 +165,8 @@ def inputs(
                 item["mutated"] = True
             key = "dist"
             values = [
-                dist_of(_ZEROS if number in free else leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path, leaf))
+                dist_of(_ZEROS if number in free else leaf.dist, leaf.dtype)
+                or _Made(_make(generate_input, call, path, leaf))
                 for leaf, call in zip(leaves, calls, strict=True)
             ]
             kinds |= {"code" if isinstance(value, _Made) else value["kind"] for value in values}

@@ -180,7 +180,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         )
     if free:
         said = ", ".join(names[number] for number in sorted(free))
-        notes.append(f"ref_kernel does not read {said}: here they are zeros, and a submission must not read them either")
+        notes.append(
+            f"ref_kernel does not read {said}: here they are zeros, and a submission must not read them either"
+        )
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
     if "code" in inputs.kinds:
         notes.append("some inputs are made by the task's own generate_input")

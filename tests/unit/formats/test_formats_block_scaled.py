@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the products are torch's")
+pytest.importorskip("torch", reason="the products are torch's")
+
+import torch
 
 from warpsmith.kernels_db.job.block_scaled import is_block_scaled, scaled_mm
 
