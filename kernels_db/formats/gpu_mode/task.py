@@ -169,8 +169,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "origin": origin_of(FORMAT, files),
     }
     named = {file.path, *(beside(file.path, source) for source in sources(task, file.path).values())}
-    notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named]
-    notes += doubt
+    notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named] + doubt
     if too_much:
         notes.append(f"left out, for they take more than the sandbox gives: {', '.join(too_much)}")
     if unlike:
