@@ -1,7 +1,7 @@
 """Import the problems of others: how many become an op, run, and are admitted, by set.
 
     python -m benchmarks.imports DIRECTORY [--only TEXT] [--at-most N] [--seed S] [--no-check] [--limit S]
-        [--axes NAME=SIZE,...] [--json FILE]
+        [--axes NAME=SIZE,...] [--most-bytes N] [--json FILE]
 
 DIRECTORY holds sets of problems as their projects publish them, one below each of its directories: KernelBench problems
 (`*.py` with `get_inputs`), tasks of robust-kbench (the same, with their configurations), GPU MODE tasks (`task.yml`),
@@ -17,7 +17,7 @@ admitted    deliberately wrong answers were told from right ones, too (`warpsmit
 `runs` and `admitted` are asked on a CPU, for at most `--limit` seconds a problem. One process imports all of them and
 one judge checks them. Nothing is timed, so that no other judge of this machine is waited for. A problem of KernelBench
 is checked at the small sizes with which the import compared it, because many need more memory than a host has. Of an
-op with several workloads those of at most AFFORDABLE_BYTES are checked, or else its smallest.
+op with several workloads those of at most `--most-bytes` are checked, or else its smallest.
 """
 
 from __future__ import annotations
@@ -104,8 +104,12 @@ def measure(
     analyse: Analyse,
     check: Callable[[Job], Judgement] | None,
     axes: Mapping[str, int | float] | None = None,
+    most_bytes: int = AFFORDABLE_BYTES,
 ) -> Row:
-    """Import a problem, and have its op checked. `axes`: sizes of a Workload to make for a Definition."""
+    """Import a problem, and have its op checked on workloads of at most `most_bytes`.
+
+    `axes`: sizes of a Workload to make for a Definition.
+    """
     own = path.suffix == ".py" and not path.stem.startswith("func_")
     row, start = Row(name, path.stem if own else f"{path.parent.name}/{path.stem}"), time.monotonic()
     try:
@@ -116,7 +120,7 @@ def measure(
         found = import_op(files, None, analyse)
         row = replace(row, imported=True)
         if check is not None:
-            row = _checked(row, *_small(found), check)
+            row = _checked(row, *_small(found, most_bytes), check)
     except SpecErrors as error:
         row = replace(row, error=str(error))
     except Exception as error:  # noqa: BLE001 - files of others: whatever it is, it is this problem's row
@@ -132,17 +136,17 @@ def _made_workload(files: Sequence[RawFile], axes: Mapping[str, int | float]) ->
     return made_workload(files, {name: axes[name] for name in axes if name in free | scalars}).file
 
 
-def _small(found: ImportedOp) -> tuple[Op, str]:
+def _small(found: ImportedOp, most_bytes: int) -> tuple[Op, str]:
     """Return the op at the sizes with which it was compared, and how these are said."""
     if found.small is None:
-        return _affordable(found.op)
+        return _affordable(found.op, most_bytes)
     return found.small, ", ".join(f"{name} {size}" for name, size in found.sizes.items())
 
 
-def _affordable(op: Op) -> tuple[Op, str]:
+def _affordable(op: Op, most_bytes: int) -> tuple[Op, str]:
     """Return the op with those of its workloads that are checked, and how these are said."""
     weights = [resolve_workload(op, workload)["min_bytes"] for workload in op.workloads]
-    limit = max(AFFORDABLE_BYTES, min(weights))
+    limit = max(most_bytes, min(weights))
     document = op.document()
     kept = [each for each, weight in zip(document["workloads"], weights, strict=True) if weight <= limit]
     if len(kept) == len(weights):
@@ -201,6 +205,9 @@ def main() -> int:
     parser.add_argument("--no-check", action="store_true", help="import only")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for the check of a problem, default 300")
     parser.add_argument("--axes", help="sizes of a Workload to make for each Definition, as batch_size=64,eps=1e-6")
+    parser.add_argument(
+        "--most-bytes", type=int, default=AFFORDABLE_BYTES, help="of a workload that is checked; 0: the smallest alone"
+    )
     parser.add_argument("--json", type=Path, help="where the rows are written, too")
     given = parser.parse_args()
     found = [(name, path) for name, path in problems(given.directory) if given.only in str(path)]
@@ -209,7 +216,7 @@ def main() -> int:
     with Analyser(None) as analyse, Judge() as judge:
         check = None if given.no_check else partial(judge.submit, timeout=given.limit)
         for name, path in drawn(found, given.at_most, given.seed):
-            rows.append(measure(name, path, analyse, check, axes))
+            rows.append(measure(name, path, analyse, check, axes, given.most_bytes))
             print(f"{name}/{rows[-1].problem}: {rows[-1].seconds:.1f} s", file=sys.stderr, flush=True)
             if given.json is not None:
                 given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")

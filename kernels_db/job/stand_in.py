@@ -1,6 +1,7 @@
 """Run code written for a GPU on a machine without one: its tensors go to our device.
 
-Only for generators of inputs and constructors, whose values do not depend on the device; never for what is judged.
+For generators of inputs, constructors, and references that name a GPU; never for a candidate. On a CPU, products of
+block-scaled matrices are `block_scaled`'s.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from warpsmith.kernels_db.job import block_scaled
 
 
 class _Generator(torch.Generator):
@@ -38,7 +41,13 @@ class _Redirected(TorchFunctionMode):
             kwargs["device"] = self.device
         if self.device.type == "meta":
             kwargs.pop("generator", None)
+        elif func is torch._scaled_mm and block_scaled.is_block_scaled(_argument(2, "scale_a", args, kwargs)):
+            return block_scaled.scaled_mm(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _argument(position: int, name: str, args: Any, kwargs: Any) -> Any:
+    return args[position] if len(args) > position else kwargs[name]
 
 
 def _names_gpu(value: Any) -> bool:

@@ -6,7 +6,7 @@ These are their names, how their values are made, and `run`, which puts them tog
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +30,18 @@ _ref_kernel = _embedded("task_reference").ref_kernel
 
 
 def run({parameters}):
-    found = _ref_kernel({data})
+    {found}
     return {outputs}
 """
+_FOUND = "found = _ref_kernel({data})"
+_FOUND_ANYWHERE = """if {tensor}.is_cuda:
+        found = _ref_kernel({data})
+    else:
+        from kernels_db.formats.stand_in import gpu_as_cpu
+
+        with gpu_as_cpu():
+            found = _ref_kernel({data})"""
+"""For a `ref_kernel` that puts tensors on a GPU: without one they go to the CPU."""
 _MAKE = '''
 
 def make(shape, dtype, generator):
@@ -46,6 +55,9 @@ def make(shape, dtype, generator):
     with on(torch.device("cpu")):
         return generate_input({arguments}){path}.contiguous()
 '''
+
+
+_ZEROS = {"kind": "constant", "value": 0}
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,24 @@ def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
     return parameter
 
 
+def unread(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> set[int]:
+    """Return the leaves of the data that `ref_kernel` unpacks to a name that it never reads.
+
+    There are none where it reads the data in another way than by one unpacking.
+    """
+    unpacked = _unpacked(ref_kernel)
+    parameter = python_source.parameters(ref_kernel)[:1]
+    read = [node.id for node in ast.walk(ref_kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    if unpacked == parameter or read.count(parameter[0]) != 1:
+        return set()
+    first = [path[0] if path else None for path in _paths(facts.understood[0].structure)]
+    return {
+        number
+        for number, place in enumerate(first)
+        if isinstance(place, int) and place < len(unpacked) and unpacked[place] not in read
+    }
+
+
 def _paths(structure: Mapping[str, Any]) -> Iterator[tuple[int | str, ...]]:
     """Yield the path of each leaf, in order."""
     kind, content = next(iter(structure.items()))
@@ -105,10 +135,11 @@ def inputs(
     text: str,
     generate_input: ast.FunctionDef,
     calls: Sequence[Mapping[str, Any]],
+    free: Collection[int] = (),
 ) -> Inputs:
     """Return the inputs of a task. Raises SpecErrors.
 
-    `text` embeds its files; `calls` are the arguments of each workload.
+    `text` embeds its files; `calls` are the arguments of each workload. `free`: those of any values, which are zeros.
     """
     declared: list[dict[str, Any]] = []
     overrides: list[dict[str, Any]] = [{} for _ in calls]
@@ -134,7 +165,8 @@ def inputs(
                 item["mutated"] = True
             key = "dist"
             values = [
-                dist_of(leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path, leaf))
+                dist_of(_ZEROS if number in free else leaf.dist, leaf.dtype)
+                or _Made(_make(generate_input, call, path, leaf))
                 for leaf, call in zip(leaves, calls, strict=True)
             ]
             kinds |= {"code" if isinstance(value, _Made) else value["kind"] for value in values}
@@ -180,10 +212,10 @@ def _is_laid_out(leaf: Leaf, order: Sequence[int]) -> bool:
     return is_contiguous([shape[axis] for axis in order], [strides[axis] for axis in order])
 
 
-def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
+def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int], *, names_gpu: bool) -> str:
     """Return Python source of `run`, to follow an embedding of the files.
 
-    `taken` are the outputs that are no written input.
+    `taken` are the outputs that are no written input; `names_gpu`: whether `ref_kernel` puts tensors on a GPU.
     """
     paths = list(_paths(facts.understood[0].result))
     found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
@@ -192,8 +224,13 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
         f"{name}.view(torch.{leaf.bytes_of})" if leaf.bytes_of else name
         for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True)
     ]
+    tensor = next(
+        (name for name, leaf in zip(wanted, facts.understood[0].inputs, strict=True) if leaf.shape is not None), None
+    )
+    data = _expression(facts.understood[0].structure, given)
+    computing = _FOUND if tensor is None or not names_gpu else _FOUND_ANYWHERE
     return ("\n\nimport torch\n" if given != list(wanted) else "") + _RUN.format(
-        parameters=", ".join(wanted), data=_expression(facts.understood[0].structure, given), outputs=outputs
+        parameters=", ".join(wanted), found=computing.format(tensor=tensor, data=data), outputs=outputs
     )
 
 

@@ -113,6 +113,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         raise refused("files", f"{len(tasks)} YAML files", f"one: {EXPECTED}")
     file = tasks[0]
     task = read_task(file)
+    if task.get("multi_gpu"):
+        raise refused(f"{file.path}: multi_gpu", "true, a task for several devices at once", "a task for one device")
     texts = _texts(task, file, files)
     where = f"{file.path}: {REFERENCE}"
     tree = python_source.parse(RawFile(where, texts[task_inputs.MODULE].encode("utf-8")))
@@ -142,7 +144,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     axes = Axes([call for _, _, call in calls], where)
     arguments = [call for _, _, call in calls]
     generators = _generators(_for_inputs(texts, tree), facts, arguments, MAX_PYTHON - 2 * len(text))
-    inputs = task_inputs.inputs(facts, names, axes, generators, functions["generate_input"], arguments)
+    free = task_inputs.unread(facts, functions["ref_kernel"])
+    inputs = task_inputs.inputs(facts, names, axes, generators, functions["generate_input"], arguments, free)
     tolerance, doubt = _tolerance(tree, where)
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -158,7 +161,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
             | ({"tolerance": tolerance} if tolerance and is_float(facts.understood[0].outputs[number].dtype) else {})
             for number, name in zip(taken, _output_names(names, len(taken)), strict=True)
         ],
-        "reference": text + task_inputs.run(facts, names, taken),
+        "reference": text + task_inputs.run(facts, names, taken, names_gpu=_names_gpu(tree)),
         "workloads": [
             {"id": name, "role": role, "axes": axes.sizes(number), "inputs": inputs.overrides[number]}
             for number, (name, role, _) in enumerate(calls)
@@ -167,14 +170,18 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "origin": origin_of(FORMAT, files),
     }
     named = {file.path, *(beside(file.path, source) for source in sources(task, file.path).values())}
-    notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named]
-    notes += doubt
+    notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named] + doubt
     if too_much:
         notes.append(f"left out, for they take more than the sandbox gives: {', '.join(too_much)}")
     if unlike:
         notes.append(
             "left out, for they differ from the others in structure, texts, dtypes, ranks or what is written: "
             + ", ".join(unlike)
+        )
+    if free:
+        said = ", ".join(names[number] for number in sorted(free))
+        notes.append(
+            f"ref_kernel does not read {said}: here they are zeros, and a submission must not read them either"
         )
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
     if "code" in inputs.kinds:
@@ -224,6 +231,16 @@ def _at_hand(task: Mapping[str, Any], file: RawFile, files: Mapping[str, RawFile
     }
     own = REFERENCE.removesuffix(".py")
     return {module for module, tree in found.items() if own not in python_source.imported(tree)}
+
+
+def _names_gpu(tree: ast.Module) -> bool:
+    """Check whether what `ref_kernel` needs of reference.py says `.cuda()`, or a device by the name `cuda`."""
+    part = ast.parse(python_source.needed_for(tree, "ref_kernel", {CHECKER}))
+    return any(
+        (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda")
+        or (isinstance(node, ast.Constant) and str(node.value).partition(":")[0] == "cuda")
+        for node in ast.walk(part)
+    )
 
 
 def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:

@@ -19,15 +19,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from warpsmith.kernels_db.formats.kernelbench import added_source
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.embedded import packed_source
-from warpsmith.kernels_db.formats.shared.facts import ModuleFacts, ReferenceFacts, StateLeaf, asked
+from warpsmith.kernels_db.formats.shared.facts import ConstantInput, ModuleFacts, ReferenceFacts, StateLeaf, asked
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused, stem
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
 from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.job.file_constants import with_constants
 from warpsmith.kernels_db.job.file_sizes import with_sizes
 from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON
 from warpsmith.kernels_db.spec.dist import Code
@@ -43,89 +45,6 @@ EXPECTED = "a Python file with a class Model, get_inputs() and get_init_inputs()
 
 MOST_LISTED = 8
 """Names that a note says; of further ones it says how many."""
-
-_CONSTRUCTED = '''
-
-def _constructed(construct):
-    """Construct as get_init_inputs() says, which JSON cannot."""
-
-    def init(self, *arguments):
-        construct(self, *(arguments or get_init_inputs()))
-
-    return init
-
-
-Model.__init__ = _constructed(Model.__init__)
-'''
-_REGISTERED = '''
-
-def _registered(construct):
-    """Make buffers of the tensors that are kept as plain attributes: a spec's state can be given then."""
-    import torch
-
-    def init(self, *arguments):
-        construct(self, *arguments)
-        for part in list(self.modules()):
-            for name, value in list(vars(part).items()):
-                if isinstance(value, torch.Tensor):
-                    delattr(part, name)
-                    part.register_buffer(name, value, persistent=False)
-
-    return init
-
-
-Model.__init__ = _registered(Model.__init__)
-'''
-_KEEPING = '''
-
-def _keeping(compute):
-    """Change copies of the module's own buffers in a call: a spec's state is only read."""
-
-    def forward(self, {parameters}):
-        for path in {owners}:
-            part = self.get_submodule(path)
-            for name, buffer in list(part.named_buffers(recurse=False)):
-                setattr(part, name, buffer.clone())
-        return compute(self, {parameters})
-
-    return forward
-
-
-Model.forward = _keeping(Model.forward)
-'''
-_INPUT = """
-
-def make(shape, dtype, generator):
-    import torch
-    from kernels_db.formats.stand_in import on
-
-    torch.manual_seed(generator.initial_seed())
-    with on(torch.device("cpu")):
-        return get_inputs()[{number}].contiguous()
-"""
-_STATE = """
-
-def make(shape, dtype, generator):
-    import torch
-    from kernels_db.formats.stand_in import on
-
-    torch.manual_seed(generator.initial_seed())
-    with on(torch.device("cpu")), torch.no_grad():
-        model = Model(*get_init_inputs())
-        return dict([*model.named_parameters(), *model.named_buffers()])[{name!r}].detach().clone().contiguous()
-"""
-_PLAIN = """
-
-def make(shape, dtype, generator):
-    import operator
-
-    import torch
-    from kernels_db.formats.stand_in import on
-
-    torch.manual_seed(generator.initial_seed())
-    with on(torch.device("cpu")), torch.no_grad():
-        return operator.attrgetter({name!r})(Model(*get_init_inputs())).detach().clone().contiguous()
-"""
 
 
 @dataclass(frozen=True)
@@ -178,7 +97,9 @@ def is_constructed(reference: str) -> bool:
 
     It does so because JSON cannot carry the result.
     """
-    return any(mark in reference for mark in (_CONSTRUCTED.strip().partition("\n")[0], "\n_Constructed = Model\n"))
+    return any(
+        mark in reference for mark in (added_source.CONSTRUCTED.strip().partition("\n")[0], "\n_Constructed = Model\n")
+    )
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
@@ -209,6 +130,9 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
     `described`: the spec's description and origin. Raises SpecErrors.
     """
     facts, sandbox = asked(analyse, {"task": "module", "text": module.text}, ModuleFacts, module.path)
+    if facts.constants:
+        module, said = _with_constants(module, facts.constants)
+        notes.append(f"part of the op, for they are no tensors or numbers: {said}")
     document = _fitting(module, facts, len(json.dumps(described))) | described
     coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
     notes += drawn_apart(coded, "get_inputs")
@@ -238,6 +162,20 @@ def read_module(module: Module, described: dict[str, Any], notes: list[str], ana
     if small is not None:
         _zeroed(small, unread)
     return Imported(document, notes, sandbox, sizes, small)
+
+
+def _with_constants(module: Module, constants: Sequence[ConstantInput]) -> tuple[Module, str]:
+    """Return a module that has these inputs as values of its own, and what they are in words. Raises SpecErrors."""
+    names = list(module.parameters.names)
+    by_position = {item.position: item.source for item in constants}
+    beyond = [position for position in by_position if position >= len(names)]
+    if beyond:
+        found = f"a value that is no tensor or number at position {beyond[0]}"
+        raise refused(f"{module.path}: get_inputs", found, f"such values among the {len(names)} that forward names")
+    left = tuple(name for position, name in enumerate(names) if position not in by_position)
+    said = ", ".join(f"{names[position]} {source}" for position, source in by_position.items())
+    text = with_constants(module.text, by_position)
+    return replace(module, text=text, parameters=replace(module.parameters, names=left)), said
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -323,13 +261,13 @@ def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
     """Return the file, followed by the code that the spec's way to call a module needs."""
     parameters, added = ", ".join(names), ""
     if facts.init is None:
-        added += _CONSTRUCTED
+        added += added_source.CONSTRUCTED
     if any(leaf.plain for leaf in facts.state):
-        added += _REGISTERED
+        added += added_source.REGISTERED
     if facts.written.state:
         # Without values not every write is seen: one buffer of a module represents all of it.
         owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in facts.written.state))
-        added += _KEEPING.format(parameters=parameters, owners=owners)
+        added += added_source.KEEPING.format(parameters=parameters, owners=owners)
     return text.rstrip("\n") + "\n" + added if added else text
 
 
@@ -387,7 +325,7 @@ def _inputs(code: _Code, names: Sequence[str], facts: ModuleFacts) -> list[dict[
             found.append(item | {"value": leaf.value})
             continue
         item["shape"] = leaf.shape
-        item["dist"] = dist_of(leaf.dist, leaf.dtype) or code.made_by(_INPUT.format(number=number))
+        item["dist"] = dist_of(leaf.dist, leaf.dtype) or code.made_by(added_source.INPUT.format(number=number))
         if not is_contiguous(leaf.shape, leaf.strides):
             item["strides"] = leaf.strides
         if number in facts.written.inputs:
@@ -397,7 +335,7 @@ def _inputs(code: _Code, names: Sequence[str], facts: ModuleFacts) -> list[dict[
 
 
 def _state(code: _Code, name: str, leaf: StateLeaf) -> dict[str, Any]:
-    make = (_PLAIN if leaf.plain else _STATE).format(name=leaf.attribute)
+    make = (added_source.PLAIN if leaf.plain else added_source.STATE).format(name=leaf.attribute)
     dist = dist_of(leaf.dist, leaf.dtype) or code.made_by(make)
     return {"name": name, "attribute": leaf.attribute, "shape": leaf.shape, "dtype": leaf.dtype, "dist": dist}
 

@@ -7,6 +7,7 @@ strictly as the file.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from warpsmith.kernels_db.formats.shared.files import refused
 from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
+from warpsmith.kernels_db.job.file_constants import LONGEST, is_literal
 from warpsmith.kernels_db.spec.basic_types import MAX_ELEMENTS, MAX_ITEMS, MAX_RANK, MAX_TENSORS, Dtype, Size
 from warpsmith.kernels_db.spec.document import MAX_DEPTH
 
@@ -104,10 +106,23 @@ class Written(Facts):
     state: list[str] = Field(max_length=MAX_ITEMS)
 
 
+class ConstantInput(Facts):
+    """An input of a module that is no tensor or number: `source` is its value as Python writes it."""
+
+    position: int = Field(ge=0, lt=MAX_TENSORS)
+    source: str = Field(max_length=LONGEST)
+
+    @model_validator(mode="after")
+    def _plain(self) -> ConstantInput:
+        if not is_literal(self.source):
+            raise ValueError("no plain value")
+        return self
+
+
 class ModuleFacts(Facts):
     """The inputs and outputs of a module; `init` is None where JSON cannot carry the arguments.
 
-    `small`: other sizes of the file, with which it computes on little.
+    `small`: other sizes of the file, with which it computes on little. `constants`: inputs that became part of it.
     """
 
     init: list[bool | int | float | str | None] | None = Field(max_length=MAX_ITEMS)
@@ -116,6 +131,7 @@ class ModuleFacts(Facts):
     outputs: Leaves
     written: Written
     small: SmallFacts | None = None
+    constants: list[ConstantInput] = Field(default=[], max_length=MAX_TENSORS)
 
 
 class SmallFacts(Facts):
@@ -202,6 +218,11 @@ Kind = TypeVar("Kind", bound=Facts)
 
 _EXPECTED = "a file that runs in the sandbox, under its limits, with torch and what the file brings itself"
 
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_PACKAGE = (
+    "a file that needs torch, what it brings itself, and packages that are installed beside Warpsmith: {name} is not"
+)
+
 
 def asked(analyse: Analyse | None, request: dict[str, Any], kind: type[Kind], field: str) -> tuple[Kind, str]:
     """Return the answer to a request about the file `field`, and the sandbox's level.
@@ -214,7 +235,9 @@ def asked(analyse: Analyse | None, request: dict[str, Any], kind: type[Kind], fi
         found = analyse(request)
         return kind.model_validate(found.answer), found.sandbox
     except AnalysisFailed as failed:
-        raise refused(field, f"{failed.kind}: {failed}", _EXPECTED) from failed
+        lacking = _NO_MODULE.match(str(failed)) if failed.kind == "raises" else None
+        expected = _PACKAGE.format(name=lacking[1].partition(".")[0]) if lacking else _EXPECTED
+        raise refused(field, f"{failed.kind}: {failed}", expected) from failed
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in wrong["loc"])

@@ -22,6 +22,7 @@ from warpsmith.kernels_db.formats.kernelbench import problem
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
+from warpsmith.kernels_db.job.float64 import in_float64
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job, reference_source
 from warpsmith.workers.judge.analysis.client import Analyser
@@ -146,7 +147,9 @@ def test_a_tasks_outputs_follow_from_its_inputs_axes(imported: Callable[[str], O
 
 
 def test_a_module_that_is_not_there_is_named() -> None:
-    assert "ModuleNotFoundError: No module named 'absent_module'" in refused(top="import absent_module")
+    said = refused(top="import absent_module")
+    assert "ModuleNotFoundError: No module named 'absent_module'" in said
+    assert "packages that are installed beside Warpsmith: absent_module is not" in said
 
 
 def test_a_result_that_depends_on_values_is_computed_with_values() -> None:
@@ -431,8 +434,56 @@ def counted(x):
 
 
 def test_a_problem_whose_calls_differ_is_no_import() -> None:
-    with pytest.raises(SpecErrors, match=r"the spec's reference on .*: result 0 is off by .* of the norm"):
+    with pytest.raises(SpecErrors, match=r"Model itself on .*, called again: result 0 is off by .*the same"):
         made_here(PROBLEM.format(top=COUNTING, result="counted(x) if x.device.type == 'cpu' else x", init="[]"))
+
+
+def test_inputs_that_are_no_tensors_become_part_of_the_module() -> None:
+    text = PROBLEM.format(top="", result="x.repeat(times) if name is None else None", init="[]")
+    text = text.replace("forward(self, x)", "forward(self, times, x, name)")
+    found = made_here(text.replace("[torch.rand(4)]", "[(2, 3), torch.rand(4), None]"))
+    assert [(item.name, item.shape) for item in found.op.inputs] == [("x", (4,))]
+    assert [item.shape for item in found.op.outputs] == [(2, 12)]
+    assert "part of the op, for they are no tensors or numbers: times (2, 3), name None" in found.notes
+    assert any(note.startswith("compared with the problem on values") for note in found.notes)
+
+
+def test_a_list_of_tensors_among_the_inputs_is_refused() -> None:
+    with pytest.raises(SpecErrors, match="get_inputs: found a list with tensors, expected tensors, numbers and plain"):
+        made_here(PROBLEM.format(top="", result="x[0]", init="[]").replace("[torch.rand(4)]", "[[torch.rand(4)]]"))
+
+
+BLOCK_SCALED = """import torch
+
+
+def ref_kernel(data):
+    a, b, scale_a, scale_b = data
+    product = torch._scaled_mm(
+        a.view(torch.float4_e2m1fn_x2), b.view(torch.float4_e2m1fn_x2).t(), scale_a.cuda(), scale_b.cuda(),
+        out_dtype=torch.float16,
+    )
+    return product + torch.ones(1, dtype=torch.float16, device="cuda")
+
+
+def generate_input(size, seed):
+    codes = [torch.randint(0, 256, (size, 32), dtype=torch.uint8, device="cuda") for _ in range(2)]
+    scales = [torch.randint(1, 5, (512,), device="cuda").to(torch.float8_e4m3fn) for _ in range(2)]
+    return (*codes, *scales)
+"""
+
+
+def test_a_reference_that_names_a_gpu_and_multiplies_scaled_blocks_runs_on_a_cpu() -> None:
+    files = [RawFile("task.yml", TASK.encode()), RawFile("reference.py", BLOCK_SCALED.encode())]
+    op = import_op(files, None, analysed_here).op
+    space: dict[str, Any] = {}
+    exec(compile(op.reference.replace("kernels_db.formats.", "warpsmith.kernels_db.job."), "reference", "exec"), space)
+    ones = torch.full((8, 32), 0x22, dtype=torch.uint8)  # each half of a byte is the float4 1.0
+    scales = [torch.full((512,), scale).to(torch.float8_e4m3fn) for scale in (2.0, 0.5)]
+    found = space["run"](ones, ones, *scales)
+    assert found.dtype == torch.float16
+    assert torch.equal(found, torch.full((8, 8), 65.0, dtype=torch.float16))
+    wide = in_float64(space["run"])(ones, ones, *(scale.double() for scale in scales))
+    assert torch.equal(wide, torch.full((8, 8), 65.0, dtype=torch.float64))
 
 
 def test_a_file_that_does_not_end_is_ended() -> None:

@@ -206,6 +206,21 @@ def test_inputs_that_the_task_may_draw_together_are_said_to_be_drawn_apart() -> 
     assert said in made(answer).notes
 
 
+def test_data_that_the_reference_does_not_read_is_zeros() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for call in answer["workloads"]:
+        call["structure"]["tuple"].append({"leaf": 3})
+        call["inputs"].append(tensor(4, dist=NORMAL))
+    reference = REFERENCE.replace("a, rest = data", "a, rest, _ = data")
+    found = made(answer, reference=reference)
+    assert found.op.document()["inputs"][3]["dist"] == {"kind": "constant", "value": 0.0}
+    assert any(note.startswith("ref_kernel does not read x: here they are zeros") for note in found.notes)
+    for read in ("    a, rest, b = data\n    a = a + b", "    a, rest, _ = data\n    a = a + data[2]"):
+        drawn = made(answer, reference=REFERENCE.replace("    a, rest = data", read)).op.inputs[3].dist
+        assert drawn is not None
+        assert drawn.kind == "normal"
+
+
 def test_a_submission_beside_the_task_is_kept_and_said() -> None:
     found = made(mine=b"def custom_kernel(data): ...\n")
     assert "kept in origin, and not part of the op: a/mine.py" in found.notes
@@ -226,6 +241,7 @@ def test_a_submission_beside_the_task_is_kept_and_said() -> None:
         ('{"m": 3, "seed": 1}', '{"m": {"by": 3}}', "a/task.yml: test-0"),
         ('{"m": 3, "seed": 1}', '{"m": [[3]]}', "arguments that are numbers, texts or lists of these"),
         ('  - {"m": 7, "seed": 3}\n', "", "found '3 workloads', expected 2"),
+        ("ranking_by", "multi_gpu: true\nranking_by", "task.yml: multi_gpu: found 'true, a task for several devices"),
         ("ranking_by", "tests", "task.yml: document: found \"the key 'tests' twice"),
     ],
 )

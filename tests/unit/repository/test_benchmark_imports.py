@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="problems are torch's, which is not installed")
 
-from benchmarks.imports import Row, _affordable, drawn, measure, problems, table
+from benchmarks.imports import AFFORDABLE_BYTES, Row, _affordable, drawn, measure, problems, table
 from warpsmith.kernels_db.formats.op_import import import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.documents import Job
@@ -148,7 +148,7 @@ def test_the_largest_workloads_of_several_are_not_checked() -> None:
         RawFile("d.json", json.dumps(DEFINITION).encode()),
         RawFile("w.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode()),
     ]
-    op, said = _affordable(import_op(files, None, None).op)
+    op, said = _affordable(import_op(files, None, None).op, AFFORDABLE_BYTES)
     assert ([item.id for item in op.workloads], said) == (["1"], "1 of 2 workloads")
 
 

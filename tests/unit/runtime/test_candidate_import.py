@@ -9,7 +9,7 @@ import pytest
 
 from warpsmith.kernels_db.candidate_import import TARGETS
 from warpsmith.kernels_db.formats.gpu_mode import inputs
-from warpsmith.kernels_db.formats.kernelbench import problem
+from warpsmith.kernels_db.formats.kernelbench import added_source
 from warpsmith.workers.judge.languages import python as free_python
 
 
@@ -50,7 +50,7 @@ def test_a_generator_that_an_import_once_wrote_still_runs() -> None:
     assert told == "cpu"
 
 
-@pytest.mark.parametrize("text", [problem._INPUT, problem._STATE, inputs._MAKE])
+@pytest.mark.parametrize("text", [added_source.INPUT, added_source.STATE, inputs._MAKE])
 def test_what_an_import_writes_names_no_module_that_may_move(text: str) -> None:
     """The text is part of an op's digest: a path of ours in it would make another op of the same file."""
     assert "from kernels_db.formats.stand_in import on" in text

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from warpsmith.kernels_db.job.file_constants import literal, with_constants
 from warpsmith.kernels_db.job.file_sizes import sizes_of, with_sizes
 from warpsmith.kernels_db.job.stand_in import on
 from warpsmith.workers.judge.analysis.leaves import (
@@ -54,9 +55,25 @@ def analyse(request: dict[str, Any]) -> dict[str, Any]:
     state: parameters and buffers with `attribute`, in the module's order; `plain` are tensors that it keeps as ordinary
     attributes. written: names of buffers, and positions of inputs, that a call changes. small: `sizes` of the file with
     which it computes on little, and the facts of the file with them; None where it does so already, or none were found.
+    constants: Python source of the inputs that are no tensors or numbers, by position. They become part of the module
+    (`file_constants`), of which all else is said.
     """
-    facts = _facts(request["text"])
-    return facts | {"small": _small(request["text"], facts)}
+    constants = _constants(request["text"])
+    text = with_constants(request["text"], constants)
+    facts = _facts(text)
+    return facts | {
+        "small": _small(text, facts),
+        "constants": [{"position": position, "source": source} for position, source in constants.items()],
+    }
+
+
+def _constants(text: str) -> dict[int, str]:
+    """Return the source of each input that is a tuple, list, dict, text or None of plain values, by its position."""
+    inputs = made(load("problem", text).get_inputs)[0]
+    if not isinstance(inputs, list | tuple):
+        return {}  # which `_facts` refuses
+    found = {position: literal(value) for position, value in enumerate(inputs)}
+    return {position: source for position, source in found.items() if source is not None}
 
 
 def register_plain(model: torch.nn.Module) -> list[str]:
@@ -92,7 +109,7 @@ def _facts(text: str, *, values: bool = True) -> dict[str, Any]:
         raise NotUnderstoodError(f"get_inputs: found {type(inputs).__name__}, expected a list")
     structure, leaves = flattened(list(inputs), "get_inputs()")
     if any("leaf" not in item for item in structure["list"]):
-        raise NotUnderstoodError("get_inputs: found a list, text or None, expected tensors and numbers alone")
+        raise NotUnderstoodError("get_inputs: found a list with tensors, expected tensors, numbers and plain values")
     found = [described(leaf, recorder) for leaf in leaves]
     once_each(leaves, found)
     model, drawn = made(lambda: module.Model(*arguments), values=values)

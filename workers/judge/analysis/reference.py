@@ -27,6 +27,9 @@ SEED = 1
 NOTHING = 1e-9
 """Relative L2 distance of two float64 results that are the same but for rounding."""
 
+REPEATS = 3
+"""Calls in which a module is seen to repeat its results, where the reference gave others."""
+
 UNREAD_S = 5.0
 """Seconds for finding state that is not read."""
 
@@ -134,9 +137,21 @@ def _check_alike(request: dict[str, Any], run: Callable[..., Any], values: Seque
             kinds = f"{list(mine.shape)} {mine.dtype}, Model {list(wanted.shape)} {wanted.dtype}"
             raise NotUnderstoodError(f"the spec's reference on {what}: {name} is {kinds}")
         if (distance := _distance(mine, wanted)) > ROUNDING:
+            _check_repeats(model, _copied(values[:count]), expected, what)
             raise NotUnderstoodError(
                 f"the spec's reference on {what}: {name} is off by {distance:.3g} of the norm of Model's"
             )
+
+
+def _check_repeats(model: torch.nn.Module, inputs: list[Any], first: Sequence[Any], what: str) -> None:
+    """Raise NotUnderstoodError where a module gives other results when it is called again on the same inputs."""
+    for _ in range(REPEATS):
+        for number, (one, again) in enumerate(zip(first, _called(model, _copied(inputs)), strict=True)):
+            if (distance := _distance(again, one)) > ROUNDING:
+                raise NotUnderstoodError(
+                    f"Model itself on {what}, called again: result {number} is off by {distance:.3g} of its norm, "
+                    "expected the same in every call (writes to one place, by indices that repeat, have no order)"
+                )
 
 
 def _unread(request: dict[str, Any], run: Callable[..., Any], values: Sequence[Any]) -> list[str]:

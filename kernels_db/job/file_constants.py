@@ -1,0 +1,61 @@
+"""Inputs of a module that are no tensors or numbers: tuples, lists, texts, None. Standard library only.
+
+A spec has no such input, and what a file gives is the same in every call: it becomes part of the module.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+LONGEST = 1000
+"""Characters of one value."""
+
+_CONSTANT = '''
+
+_CONSTANTS = {constants}
+_all_inputs = get_inputs
+
+
+def get_inputs():
+    """The inputs that are tensors or numbers."""
+    return [value for number, value in enumerate(_all_inputs()) if number not in _CONSTANTS]
+
+
+def _with_constants(compute):
+    """Give `forward` the inputs that are the same in every call."""
+
+    def forward(self, *given):
+        left = iter(given)
+        count = len(given) + len(_CONSTANTS)
+        return compute(self, *(_CONSTANTS[n] if n in _CONSTANTS else next(left) for n in range(count)))
+
+    return forward
+
+
+Model.forward = _with_constants(Model.forward)
+'''
+
+
+def literal(value: object) -> str | None:
+    """Return Python source of a tuple, list, dict, text or None of plain values; None for anything else."""
+    if not (value is None or isinstance(value, str | tuple | list | dict)):
+        return None
+    text = repr(value)
+    return text if len(text) <= LONGEST and is_literal(text) else None
+
+
+def is_literal(text: str) -> bool:
+    """Check whether a text is the source of one plain value, as `repr` writes it."""
+    try:
+        return repr(ast.literal_eval(text)) == text
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+
+
+def with_constants(text: str, constants: Mapping[int, str]) -> str:
+    """Return the text of a module whose inputs at these positions are the values with these sources."""
+    if not constants:
+        return text
+    said = "{" + ", ".join(f"{number}: {source}" for number, source in sorted(constants.items())) + "}"
+    return text.rstrip("\n") + "\n" + _CONSTANT.replace("{constants}", said)
