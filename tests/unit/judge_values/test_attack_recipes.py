@@ -264,7 +264,8 @@ def test_special_values_of_two_inputs_meet_in_an_element(shape: tuple[int, ...])
         places = (a == float(first)) & (b == float(second)).expand_as(a)
         assert int(places.sum()) == 1
         assert certain(pair, chief=True) >= openings(pair, 3, random.Random(1)).index(one)
-    finite = {**tensor("f", (6,)), "values": {"finite": True}}
+    finite = tensor("f", (6,))
+    finite["values"] = {"finite": True}
     alone = workload("alone", "test", [tensor("a", (6, 10)), finite], [])
     assert not [one for one in openings(alone, 3, random.Random(1))[: certain(alone, chief=True)] if meets(one)]
 
