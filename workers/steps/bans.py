@@ -6,7 +6,8 @@
     running, at a worker     stays: it ends by itself, and its result changes nothing about a banned node
 
 So no round waits for a node that is left out. Once the ban is lifted the policy may ask for a step that was pending or
-travelled again, and `growth` opens it again. All of it happens under the search's lock.
+travelled again, and `growth` opens it again; for ideas it asks anew, in a later round. All of it happens under the
+search's lock.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) ->
 def take_back_all(session: Session, search: SearchRow, now: float) -> None:
     """Take back what came into the queue again since its node was banned: the worker died or gave it back."""
     pending = (AttemptRow.search_id == search.id, AttemptRow.state == "pending", NodeRow.mark == "banned")
-    query = select(NodeRow).join(AttemptRow, AttemptRow.node_id == NodeRow.id).where(*pending).distinct()
-    for node in session.scalars(query).all():
-        take_back(session, search, node, now)
+    query = select(NodeRow.id).join(AttemptRow, AttemptRow.node_id == NodeRow.id).where(*pending).distinct()
+    for node_id in session.scalars(query).all():
+        take_back(session, search, session.get_one(NodeRow, node_id), now)
 
 
 def _set_back(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, asked: bool, now: float) -> None:

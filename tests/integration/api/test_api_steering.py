@@ -19,7 +19,7 @@ from tests.support.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.kernels_db.store.tables import SearchRow
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow
 from warpsmith.service.api import auth
 
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
@@ -187,6 +187,8 @@ def test_with_keys_in_force_events_say_who(tmp_path: Path) -> None:
 
 
 def test_the_story_tells_the_search_so_far_and_shows_hostile_text_as_text(client: TestClient) -> None:
+    with database(client).writing() as session:
+        session.get_one(AttemptRow, "at_3").state = "succeeded"  # a ban would take it back, and the verdict with it
     client.post("/v1/nodes/nd_bad/ban")
     client.post("/v1/searches/sr_seed/ideas", json=IDEA)
     story = client.get("/v1/searches/sr_seed/story").json()
