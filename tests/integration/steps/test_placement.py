@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from tests.services import migrate
 from tests.support.statements import counting
@@ -19,7 +19,18 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.records import add_op
-from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow, WorkerRow
+from warpsmith.kernels_db.store.tables import (
+    AttemptRow,
+    KernelRow,
+    NodeRow,
+    ProfileRow,
+    ReverificationRow,
+    SearchRow,
+    TeamRow,
+    TryRow,
+    TurnRow,
+    WorkerRow,
+)
 from warpsmith.service.views.waiting import list_waiting
 from warpsmith.workers import steps
 from warpsmith.workers.queue import heartbeat, process, tasks
@@ -191,7 +202,7 @@ def test_the_oldest_needs_are_forgotten_before_they_are_many(db: Database, monke
 
 
 def test_what_only_one_host_can_do_waits_for_no_other_team(db: Database) -> None:
-    """The other team's turn comes first, but its step any host can do; and this message may be the large step's last."""
+    """The other team's turn comes first, but its step any host can do."""
     large = begin(db, LARGE_OP, team="a")
     begin(db, SMALL_OP, team="b")
     join(db, "small", SMALL)
@@ -406,11 +417,15 @@ def test_a_worker_without_a_drivers_word_goes_by_what_its_judge_found(
 
 
 @pytest.mark.parametrize(
-    ("task", "does"),
-    [("profile", "perform_profile"), ("reverify", "perform_reverification"), ("try_candidate", "perform_try")],
+    ("task", "does", "row_id"),
+    [
+        ("profile", "perform_profile", "pf_1"),
+        ("reverify", "perform_reverification", "rv_1"),
+        ("try_candidate", "perform_try", "ty_1"),
+    ],
 )
 def test_jobs_that_are_no_steps_are_done_where_their_message_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, does: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, does: str, row_id: str
 ) -> None:
     """A profile that its host set aside would be sent by nobody."""
     here = Gpu(Settings(home=tmp_path), verdict("baseline"))
@@ -418,9 +433,20 @@ def test_jobs_that_are_no_steps_are_done_where_their_message_arrives(
     monkeypatch.setattr(process, "_current", here)
     monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
     monkeypatch.setattr(process, "describe_device", lambda _: {"name": "a GPU", "memory_bytes": SMALL})
-    begin(here.db, LARGE_OP, here.db.now())
+    message = begin(here.db, LARGE_OP, here.db.now())
+    with here.db.writing() as session:
+        search = session.get_one(SearchRow, session.get_one(AttemptRow, message.attempt_id).search_id)
+        node_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id).limit(1))
+        of_node = {"search_id": search.id, "node_id": node_id, "state": "pending"}
+        session.add(ProfileRow(id="pf_1", document={}, **of_node))
+        session.add(TryRow(id="ty_1", level="screen", language="triton", source="", document={}, **of_node))
+        stored = {"op_id": search.op_id, "target": str(TARGET), "language": "triton", "source": "", "source_digest": ""}
+        session.add(KernelRow(id="kn_1", **stored))
+        session.flush()
+        asked = {"target": str(TARGET), "cause": "asked", "state": "pending"}
+        session.add(ReverificationRow(id="rv_1", kernel_id="kn_1", ordinal=0, **asked))
     done: list[str] = []
     monkeypatch.setattr(tasks, does, lambda _, row_id: done.append(row_id))
-    getattr(tasks, task)("xx_1")
-    assert done == ["xx_1"]
+    getattr(tasks, task)(row_id)
+    assert done == [row_id]
     here.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from amqp.exceptions import AccessRefused, MessageNacked, NotFound
 from celery import Celery
-from kombu import Connection
+from kombu.connection import Connection
 from pydantic import ValidationError
 
 from warpsmith.workers.queue import dispatch
