@@ -437,13 +437,15 @@ def test_jobs_that_are_no_steps_are_done_where_their_message_arrives(
     with here.db.writing() as session:
         search = session.get_one(SearchRow, session.get_one(AttemptRow, message.attempt_id).search_id)
         node_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id).limit(1))
-        of_node = {"search_id": search.id, "node_id": node_id, "state": "pending"}
+        of_node = {"search_id": search.id, "node_id": node_id, "state": "pending", "created_at": 0.0}
         session.add(ProfileRow(id="pf_1", document={}, **of_node))
         session.add(TryRow(id="ty_1", level="screen", language="triton", source="", document={}, **of_node))
-        stored = {"op_id": search.op_id, "target": str(TARGET), "language": "triton", "source": "", "source_digest": ""}
-        session.add(KernelRow(id="kn_1", **stored))
+        kernel = KernelRow(id="kn_1", op_id=search.op_id, target=str(TARGET), language="triton", source="")
+        kernel.source_digest, kernel.score, kernel.ci_low, kernel.ci_high = "", 1.0, 1.0, 1.0
+        kernel.envelope, kernel.evidence, kernel.lineage, kernel.created_at = {}, {}, [], 0.0
+        session.add(kernel)
         session.flush()
-        asked = {"target": str(TARGET), "cause": "asked", "state": "pending"}
+        asked = {"target": str(TARGET), "cause": "asked", "state": "pending", "created_at": 0.0}
         session.add(ReverificationRow(id="rv_1", kernel_id="kn_1", ordinal=0, **asked))
     done: list[str] = []
     monkeypatch.setattr(tasks, does, lambda _, row_id: done.append(row_id))
