@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
-from warpsmith.kernels_db.store.tables import ProfileRow, ReverificationRow, TryRow
 from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.judge.machine.host import is_out_of_room
 from warpsmith.workers.judging.submission import limits_of
@@ -181,16 +180,21 @@ def judge(here: WorkerProcess, work: Work, owner: str, following: steps.Followin
 
 
 def _learn_misfit(here: WorkerProcess, work: Work, verdict: Verdict) -> str | None:
-    """Say why this worker's GPU is too small for a step, where its judge found less memory than the driver had told.
+    """Say why this worker's GPU is too small for a step, by the memory that its judge found; None where it is not.
 
-    From then on the worker goes by that, and takes no step that is too large for it.
+    Where that is less than the driver had told the worker goes by it from then on, and takes no step that is too large.
+    Of several steps that were in hand by then each goes back: which of them told the worker makes no difference.
     """
-    known, found = here.device_bytes(), verdict["device"].get("memory_bytes")
-    if verdict["gate"] != "memory" or known is None or not isinstance(found, int) or found >= known:
+    found = verdict["device"].get("memory_bytes")
+    if verdict["gate"] != "memory" or not isinstance(found, int):
         return None
-    here.correct_device(found)
     need = placement.measure_need(work.op, work.target)
-    return None if need is None or need.fits(found) else need.describe(found, "this host's GPU")
+    if need is None:
+        return None
+    known = here.device_bytes()
+    if known is None or found < known:
+        here.correct_device(found)
+    return None if need.fits(found) else need.describe(found, "this host's GPU")
 
 
 def _profile_survivor(here: WorkerProcess, work: Work) -> None:
@@ -213,21 +217,6 @@ def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
     return LeaseKeeper(renew, lease_s)
 
 
-def _is_placed(here: WorkerProcess, table: placement.Placed, row_id: str) -> bool:
-    """Check whether this worker's GPU is large enough for a job that is no step.
-
-    Where it is not the job stays pending: its message comes again, to this host or another.
-    """
-    device_bytes = here.device_bytes()
-    if device_bytes is None:
-        return True
-    with here.db.reading() as session:
-        misfit = placement.find_misfit(session, table, row_id, device_bytes)
-    if misfit is not None:
-        logger.info("this GPU is too small for the job, which waits for a larger one", job=row_id, reason=misfit)
-    return misfit is None
-
-
 def model_step(attempt_id: str) -> None:
     """Do the ideate or code step of an attempt."""
     if names_row(attempt_id):
@@ -247,8 +236,7 @@ def profile(profile_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        if _is_placed(here, ProfileRow, profile_id):
-            perform_profile(here, profile_id)
+        perform_profile(here, profile_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
 
@@ -260,8 +248,7 @@ def reverify(row_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        if _is_placed(here, ReverificationRow, row_id):
-            perform_reverification(here, row_id)
+        perform_reverification(here, row_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
 
@@ -287,8 +274,7 @@ def try_candidate(try_id: str) -> None:
     here = process.current()
     try:
         check_fitness(here)
-        if _is_placed(here, TryRow, try_id):
-            perform_try(here, try_id)
+        perform_try(here, try_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; it will be tried again", error=str(error).splitlines()[0])
 

@@ -7,12 +7,15 @@ alive is large enough, else every LOOK_AGAIN_S, so that a larger host that joins
 larger than others' takes first what those cannot.
 
 For GPUs alone: what does not fit a CPU's memory its judge refuses. What a device has and what a job may take of it the
-judge knows best: where it finds less than the worker was told, the worker goes by that (`WorkerProcess`).
+judge knows best: where it finds less than the worker was told, the worker goes by that (`WorkerProcess`). For steps of
+searches alone: tries, profiles and re-verifications are done where their message arrives, and the judge says at once
+what does not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,16 +25,8 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.memory import needed_bytes, usable_bytes
 from warpsmith.kernels_db.spec.op import SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_op, resolve_workload
-from warpsmith.kernels_db.store.tables import (
-    AttemptRow,
-    KernelRow,
-    OpRow,
-    ProfileRow,
-    ReverificationRow,
-    SearchRow,
-    TryRow,
-    WorkerRow,
-)
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, OpRow, SearchRow, WorkerRow
 from warpsmith.workers.settings import ALIVE_AFTER_S
 
 LOOK_AGAIN_S = 15.0
@@ -41,12 +36,10 @@ SOON_S = 1.0
 """Seconds for which a step is set aside that a judge which is alive can take."""
 
 MOST_NEEDS = 10_000
-"""Needs that a process remembers: an op's spec never changes."""
+"""Needs that a process remembers, the last that it measured: an op's spec never changes."""
 
 _needs: dict[tuple[str, str], Need | None] = {}
-
-Placed = type[TryRow | ProfileRow | ReverificationRow]
-"""Jobs of a judge's queue that are no steps."""
+_needs_lock = threading.Lock()
 
 
 class Need(NamedTuple):
@@ -69,12 +62,17 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Room:
-    """What one judge's device has room for among the ops of its target's running searches, by their ids."""
+    """What one judge's device has room for among the ops of its target's running searches, by their ids.
+
+    `devices`: the memory of the target's devices that are alive, None where it is unknown.
+    """
 
     device_bytes: int
+    needs: Mapping[str, Need]
+    devices: Collection[int | None]
     too_large: Collection[str]
     only_here: Collection[str]
-    """Fit here, and not on the smallest device of the target."""
+    """Fit here, and not on the next smaller device that has room for fewer of the ops."""
 
 
 def measure_need(spec: Mapping[str, Any], target: str) -> Need | None:
@@ -92,14 +90,32 @@ def measure_need(spec: Mapping[str, Any], target: str) -> Need | None:
 
 def find_need(session: Session, op_id: str, target: str) -> Need | None:
     """Return what a stored op needs on the target, measured once in each process."""
-    key = (op_id, target)
-    if key not in _needs:
-        spec = session.scalar(select(OpRow.spec).where(OpRow.id == op_id))
-        need = None if spec is None else measure_need(spec, target)
-        if len(_needs) >= MOST_NEEDS:
-            _needs.clear()
-        _needs[key] = need
-    return _needs[key]
+    known = _recall([op_id], target)
+    return (known | _measure_all(_read_specs(session, [op_id], known), target)).get(op_id)
+
+
+def _recall(op_ids: Iterable[str], target: str) -> dict[str, Need | None]:
+    """Return the needs that this process has measured before."""
+    with _needs_lock:
+        return {op_id: _needs[op_id, target] for op_id in op_ids if (op_id, target) in _needs}
+
+
+def _read_specs(session: Session, op_ids: Iterable[str], known: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Read the specs of the ops that are not known, by one statement; by none where all are."""
+    unknown = [op_id for op_id in op_ids if op_id not in known]
+    query = select(OpRow.id, OpRow.spec).where(OpRow.id.in_(unknown))
+    return dict(session.execute(query).tuples().all()) if unknown else {}
+
+
+def _measure_all(specs: Mapping[str, Mapping[str, Any]], target: str) -> dict[str, Need | None]:
+    """Measure what the ops of these specs need, and remember it in place of the oldest."""
+    measured = {op_id: measure_need(spec, target) for op_id, spec in specs.items()}
+    with _needs_lock:
+        for op_id, need in measured.items():
+            _needs[op_id, target] = need
+            if len(_needs) > MOST_NEEDS:
+                del _needs[next(iter(_needs))]
+    return measured
 
 
 def list_devices(session: Session, target: str, now: float) -> list[int | None]:
@@ -109,46 +125,62 @@ def list_devices(session: Session, target: str, now: float) -> list[int | None]:
     return [(facts.get("device") or {}).get("memory_bytes") for facts in session.scalars(query)]
 
 
-def read_room(session: Session, target: str, device_bytes: int, now: float) -> Room:
-    """Read what a device of so much memory has room for now."""
-    running = select(SearchRow.op_id).where(SearchRow.state == "running", SearchRow.target == target).distinct()
-    found = {op_id: find_need(session, op_id, target) for op_id in session.scalars(running)}
-    needs = {op_id: need for op_id, need in found.items() if need is not None}
+def read_room(db: Database, attempt_id: str, device_bytes: int, now: float) -> Room:
+    """Read what a device of so much memory has room for now, among what waits with this step.
+
+    In a transaction of its own, and measured after its end: a claim holds a search's lock. A search that begins in
+    between counts as one that fits: its judge says what does not.
+    """
+    of_step = select(SearchRow.target).join(AttemptRow, AttemptRow.search_id == SearchRow.id)
+    target_of = of_step.where(AttemptRow.id == attempt_id).scalar_subquery()
+    running = select(SearchRow.op_id, SearchRow.target).where(SearchRow.state == "running")
+    with db.reading() as session:
+        found = session.execute(running.where(SearchRow.target == target_of).distinct()).tuples().all()
+        if not found:
+            return Room(device_bytes, {}, (), (), ())
+        target, op_ids = found[0][1], [op_id for op_id, _ in found]
+        known = _recall(op_ids, target)
+        specs = _read_specs(session, op_ids, known)
+        devices = list_devices(session, target, now)
+    measured = known | _measure_all(specs, target)
+    needs = {op_id: need for op_id, need in measured.items() if need is not None}
     too_large = {op_id for op_id, need in needs.items() if not need.fits(device_bytes)}
-    known = [size for size in list_devices(session, target, now) if size is not None]
-    smallest = min(known, default=device_bytes)
-    only_here = {op_id for op_id, need in needs.items() if op_id not in too_large and not need.fits(smallest)}
-    return Room(device_bytes, too_large, only_here)
+    return Room(device_bytes, needs, devices, too_large, _find_only_here(needs, device_bytes, devices))
 
 
-def set_aside(session: Session, attempt_id: str, op_id: str, target: str, device_bytes: int, now: float) -> None:
-    """Leave a pending step, whose search is locked, for a larger device than the one of so much memory."""
-    need, attempt = find_need(session, op_id, target), session.get_one(AttemptRow, attempt_id, populate_existing=True)
-    if need is None or attempt.state != "pending":
+def _find_only_here(needs: Mapping[str, Need], device_bytes: int, devices: Iterable[int | None]) -> set[str]:
+    fitting = {op_id: need for op_id, need in needs.items() if need.fits(device_bytes)}
+    smaller = {size for size in devices if size is not None and size < device_bytes}
+    for size in sorted(smaller, reverse=True):
+        only_here = {op_id for op_id, need in fitting.items() if not need.fits(size)}
+        if only_here:
+            return only_here
+    return set()
+
+
+def set_aside(session: Session, attempt_id: str, op_id: str, room: Room, now: float) -> None:
+    """Leave a pending step, whose search is locked, for a device with more room."""
+    attempt = session.get_one(AttemptRow, attempt_id, populate_existing=True)
+    if attempt.state != "pending":
         return
-    shortage = find_shortage(session, op_id, target, now)
+    need = room.needs[op_id]
+    shortage = _describe_shortage(need, room.devices)
     attempt.sent_at = None
     attempt.not_before = now + (SOON_S if shortage is None else LOOK_AGAIN_S)
-    attempt.error = shortage or need.describe(device_bytes, "the GPU of a host that was free")
+    attempt.error = shortage or need.describe(room.device_bytes, "the GPU of a host that was free")
 
 
 def find_shortage(session: Session, op_id: str, target: str, now: float) -> str | None:
     """Say why no judge of the target is large enough for the op; None where one is, or none is alive."""
     need = find_need(session, op_id, target)
-    sizes = [] if need is None else list_devices(session, target, now)
-    if need is None or not sizes or any(need.fits(size) for size in sizes):
+    return None if need is None else _describe_shortage(need, list_devices(session, target, now))
+
+
+def _describe_shortage(need: Need, devices: Collection[int | None]) -> str | None:
+    known = [size for size in devices if size is not None]
+    if not known or any(need.fits(size) for size in devices):
         return None
-    return need.describe(max(size for size in sizes if size is not None), "the largest GPU of this target")
-
-
-def find_misfit(session: Session, table: Placed, row_id: str, device_bytes: int) -> str | None:
-    """Say why a device is too small for a try, a profile or a re-verification; None where it is not."""
-    owner = KernelRow if table is ReverificationRow else SearchRow
-    key = table.kernel_id if table is ReverificationRow else table.search_id  # type: ignore[union-attr]
-    query = select(owner.op_id, owner.target).join(table, key == owner.id).where(table.id == row_id)
-    found = session.execute(query).tuples().one_or_none()
-    need = None if found is None else find_need(session, *found)
-    return None if need is None or need.fits(device_bytes) else need.describe(device_bytes, "this host's GPU")
+    return need.describe(max(known), "the largest GPU of this target")
 
 
 def _format_gib(size: int) -> str:

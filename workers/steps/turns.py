@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow
 from warpsmith.workers.steps.claims import RUNS, Named, Turn, claim, claim_step, lock_named, read_work
-from warpsmith.workers.steps.placement import read_room, set_aside
+from warpsmith.workers.steps.placement import Room, read_room, set_aside
 from warpsmith.workers.steps.rows import message
 from warpsmith.workers.steps.values import Work
 
@@ -40,10 +40,11 @@ def take(
     The named step is chosen and claimed in one transaction, under its search's lock. Another is claimed in its own: a
     transaction that held two searches' locks could wait for one that holds them the other way round.
     """
+    room = None if device_bytes is None else read_room(db, attempt_id, device_bytes, now)
     for _ in range(MOST_TRIES):
         with db.writing() as session:
             named = lock_named(session, attempt_id)
-            chosen = None if named is None else _choose(session, named, now, device_bytes)
+            chosen = None if named is None else _choose(session, named, now, room)
             if named is None or chosen is None:
                 return None
             chosen_id, turn = chosen
@@ -55,21 +56,21 @@ def take(
     return None
 
 
-def _choose(session: Session, named: Named, now: float, device_bytes: int | None) -> tuple[str, Turn | None] | None:
+def _choose(session: Session, named: Named, now: float, room: Room | None) -> tuple[str, Turn | None] | None:
     """Return the step to take, and the turn that this is; no turn where one team's searches run alone."""
-    if device_bytes is None or named.kind not in JUDGE_KINDS:
+    if room is None or named.kind not in JUDGE_KINDS:
         return _choose_by_team(session, named, now)
-    room = read_room(session, named.target, device_bytes, now)
-    if room.only_here and named.op_id not in room.only_here:
-        first = _choose_by_team(session, named, now, among=room.only_here)
-        if first is not None:
-            # This message brought a step forward whose own may have gone to a device that is too small.
-            of_message = AttemptRow.id == named.attempt_id, AttemptRow.state == "pending"
-            session.execute(update(AttemptRow).where(*of_message).values(sent_at=None))
-            return first
-    if named.op_id in room.too_large and named.is_due(now):
-        set_aside(session, named.attempt_id, named.op_id, named.target, device_bytes, now)
-    return _choose_by_team(session, named, now, without=room.too_large)
+    is_due, is_too_large = named.is_due(now), named.op_id in room.too_large
+    chosen = _choose_by_team(session, named, now, among=room.only_here) if room.only_here else None
+    if chosen is None:
+        chosen = _choose_by_team(session, named, now, without=room.too_large)
+    if is_due and is_too_large:
+        set_aside(session, named.attempt_id, named.op_id, room, now)
+    elif is_due and chosen is not None and chosen[0] != named.attempt_id:
+        # The message of the step that goes first may reach a device that is too small for this one.
+        of_message = AttemptRow.id == named.attempt_id, AttemptRow.state == "pending"
+        session.execute(update(AttemptRow).where(*of_message).values(sent_at=None))
+    return chosen
 
 
 def _choose_by_team(

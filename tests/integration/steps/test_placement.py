@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
+from sqlalchemy import event, select
 
 from tests.services import migrate
+from tests.support.statements import counting
 from tests.support.steps_support import LEASE_S, OP, SETTINGS, verdict
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.records import add_op
-from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, WorkerRow
+from warpsmith.kernels_db.store.tables import (
+    AttemptRow,
+    KernelRow,
+    NodeRow,
+    ProfileRow,
+    ReverificationRow,
+    SearchRow,
+    TeamRow,
+    TryRow,
+    TurnRow,
+    WorkerRow,
+)
 from warpsmith.service.views.waiting import list_waiting
 from warpsmith.workers import steps
 from warpsmith.workers.queue import heartbeat, process, tasks
@@ -26,7 +41,9 @@ from warpsmith.workers.steps import placement
 
 NOW = 1000.0
 TARGET = Target("cuda", "sm_90")
-SMALL, LARGE = 24 << 30, 80 << 30
+SMALL, MIDDLE, LARGE = 24 << 30, 48 << 30, 80 << 30
+STATEMENTS_OF_A_CLAIM = 6
+"""Of a step on a GPU whose ops are known: the room, the step, its claim and what it needs."""
 
 
 def op_of(elements: int) -> Any:
@@ -40,7 +57,8 @@ def op_of(elements: int) -> Any:
     return parse_op(document)
 
 
-SMALL_OP, LARGE_OP = op_of(1 << 20), op_of(1 << 27)
+SMALL_OP, LARGE_OP, HUGE_OP = op_of(1 << 20), op_of(1 << 27), op_of(3 << 26)
+"""For any of the three GPUs; for the two larger ones; for the largest alone."""
 
 
 def begin(db: Database, op: Any, now: float = NOW, team: str = "default", target: Target = TARGET) -> steps.Message:
@@ -172,7 +190,7 @@ def test_what_is_unknown_hinders_nothing(db: Database) -> None:
     assert take(db, on_cpu, None) == LARGE_OP.name
 
 
-def test_needs_are_forgotten_before_they_are_many(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_needs_are_forgotten_before_they_are_many(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "MOST_NEEDS", 2)
     monkeypatch.setattr(placement, "_needs", {})
     with db.writing() as session:
@@ -180,7 +198,98 @@ def test_needs_are_forgotten_before_they_are_many(db: Database, monkeypatch: pyt
         session.flush()
         found = [placement.find_need(session, op_id, str(TARGET)) for op_id in ids]
     assert None not in found
-    assert len(placement._needs) <= 2
+    assert [op_id for op_id, _ in placement._needs] == ids[-2:]
+
+
+def test_what_only_one_host_can_do_waits_for_no_other_team(db: Database) -> None:
+    """The other team's turn comes first, but its step any host can do."""
+    large = begin(db, LARGE_OP, team="a")
+    begin(db, SMALL_OP, team="b")
+    join(db, "small", SMALL)
+    join(db, "large", LARGE)
+    give_turns(db, large.queue, a=NOW - 1, b=NOW - 50)
+    assert take(db, large, LARGE) == LARGE_OP.name
+
+
+def test_a_step_that_another_team_displaced_is_sent_again_at_once(db: Database) -> None:
+    """The message of the step that went first may reach a host that is too small for this one."""
+    middle, small = begin(db, LARGE_OP, team="a"), begin(db, SMALL_OP, team="b")
+    for name, size in (("small", SMALL), ("middle", MIDDLE), ("large", LARGE)):
+        join(db, name, size)
+    # Nothing waits that is for the large host alone, though a search of such an op runs.
+    at_work = begin(db, HUGE_OP, team="a")
+    assert take(db, at_work, LARGE, NOW - 2) == HUGE_OP.name
+    assert take(db, middle, LARGE) == SMALL_OP.name
+    assert take(db, small, SMALL, NOW + 0.1) is None
+    assert resent(db, NOW + 0.2) == [middle.attempt_id]
+    assert take(db, middle, MIDDLE, NOW + 0.3) == LARGE_OP.name
+
+
+def test_the_largest_of_three_does_what_the_middle_one_cannot(db: Database) -> None:
+    for name, size in (("small", SMALL), ("middle", MIDDLE), ("large", LARGE)):
+        join(db, name, size)
+    several = [begin(db, LARGE_OP) for _ in range(5)]
+    begin(db, HUGE_OP)
+    assert take(db, several[0], LARGE) == HUGE_OP.name
+    assert take(db, several[1], MIDDLE) == LARGE_OP.name
+
+
+def test_a_host_alike_hides_no_smaller_one(db: Database) -> None:
+    """Two GPUs of one kind may differ by what their judges found."""
+    small = begin(db, SMALL_OP)
+    begin(db, LARGE_OP)
+    for name, size in (("small", SMALL), ("one", LARGE - (64 << 20)), ("two", LARGE)):
+        join(db, name, size)
+    assert take(db, small, LARGE) == LARGE_OP.name
+
+
+def test_a_claim_takes_as_many_statements_for_many_ops_as_for_few(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what they need is measured in no transaction: a claim holds a search's lock, or SQLite's."""
+    monkeypatch.setattr(placement, "_needs", {})
+    join(db, "small", SMALL)
+    join(db, "large", LARGE)
+    taken = []
+    open_now = 0
+    measure = placement.measure_need
+
+    def measure_outside(*arguments: Any) -> Any:
+        assert open_now == 0
+        taken.append(1)
+        return measure(*arguments)
+
+    def note(change: int) -> Callable[[Any], None]:
+        def do(_connection: Any) -> None:
+            nonlocal open_now
+            open_now += change
+
+        return do
+
+    monkeypatch.setattr(placement, "measure_need", measure_outside)
+    begins, ends = note(1), note(-1)
+    event.listen(db.engine, "begin", begins)
+    for name in ("commit", "rollback"):
+        event.listen(db.engine, name, ends)
+    counts = []
+    for many in (3, 30):
+        messages = [begin(db, op_of(1024 * many + extra)) for extra in range(many)]
+        for message in messages[:2]:
+            with counting(db) as found:
+                assert take(db, message, SMALL) is not None
+            counts.append(found.total() - found["transactions"] - found["BEGIN"])
+    assert len(taken) == 33, "each op once"
+    cold, warm, cold_of_many, warm_of_many = counts
+    assert (cold_of_many, warm_of_many) == (cold, warm)
+    assert cold == warm + 1
+    assert warm <= STATEMENTS_OF_A_CLAIM, counts
+
+
+def give_turns(db: Database, queue: str, **taken_at: float) -> None:
+    """Teams had their last steps of the queue at these times."""
+    with db.writing() as session:
+        for team, at in taken_at.items():
+            session.add(TurnRow(queue=queue, team=team, taken_at=at))
 
 
 def reported(db: Database) -> list[int | None]:
@@ -249,3 +358,97 @@ def test_two_hosts_share_a_queue_and_each_does_what_fits(db: Database) -> None:
             break
     assert len(done) == len(messages)
     assert {name for name, op in done if op == LARGE_OP.name} == {"large"}
+
+
+class Together(Gpu):
+    """A worker that has two steps at its judge before the first verdict comes."""
+
+    def __init__(self, settings: Settings, answer: Verdict) -> None:
+        super().__init__(settings, answer)
+        self.both = threading.Barrier(2)
+
+    def judge_job(self, *_: Any, **__: Any) -> Verdict:
+        self.both.wait(20.0)
+        return super().judge_job()
+
+
+def test_both_of_two_steps_in_hand_go_back_when_the_judge_finds_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first verdict corrects the worker; the second finds no less than that, and is no verdict either."""
+    answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
+    here = Together(Settings(home=tmp_path), answer)
+    migrate(here.db)
+    monkeypatch.setattr(process, "_current", here)
+    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
+    monkeypatch.setattr(process, "describe_device", lambda _: {"name": "a slice", "memory_bytes": LARGE})
+    messages = [begin(here.db, LARGE_OP, here.db.now()) for _ in range(2)]
+    threads = [
+        threading.Thread(target=tasks.perform, args=(Celery("nowhere"), message.attempt_id, tasks.judge))
+        for message in messages
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (here.asked, here.device_bytes()) == (2, SMALL)
+    for message in messages:
+        row = attempt(here.db, message)
+        assert (row.state, row.tries) == ("pending", 0)
+        with here.db.reading() as session:
+            assert session.get_one(SearchRow, row.search_id).state == "running"
+    here.close()
+
+
+def test_a_worker_without_a_drivers_word_goes_by_what_its_judge_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
+    here = Gpu(Settings(home=tmp_path), answer)
+    migrate(here.db)
+    monkeypatch.setattr(process, "_current", here)
+    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
+    monkeypatch.setattr(process, "describe_device", lambda _: None)
+    message = begin(here.db, LARGE_OP, here.db.now())
+    assert here.device_bytes() is None
+    tasks.perform(Celery("nowhere"), message.attempt_id, tasks.judge)
+    assert (attempt(here.db, message).state, here.device_bytes()) == ("pending", SMALL)
+    here.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "does", "row_id"),
+    [
+        ("profile", "perform_profile", "pf_1"),
+        ("reverify", "perform_reverification", "rv_1"),
+        ("try_candidate", "perform_try", "ty_1"),
+    ],
+)
+def test_jobs_that_are_no_steps_are_done_where_their_message_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, does: str, row_id: str
+) -> None:
+    """A profile that its host set aside would be sent by nobody."""
+    here = Gpu(Settings(home=tmp_path), verdict("baseline"))
+    migrate(here.db)
+    monkeypatch.setattr(process, "_current", here)
+    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
+    monkeypatch.setattr(process, "describe_device", lambda _: {"name": "a GPU", "memory_bytes": SMALL})
+    message = begin(here.db, LARGE_OP, here.db.now())
+    with here.db.writing() as session:
+        search = session.get_one(SearchRow, session.get_one(AttemptRow, message.attempt_id).search_id)
+        node_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id).limit(1))
+        of_node = {"search_id": search.id, "node_id": node_id, "state": "pending", "created_at": 0.0}
+        session.add(ProfileRow(id="pf_1", document={}, **of_node))
+        session.add(TryRow(id="ty_1", level="screen", language="triton", source="", document={}, **of_node))
+        kernel = KernelRow(id="kn_1", op_id=search.op_id, target=str(TARGET), language="triton", source="")
+        kernel.source_digest, kernel.score, kernel.ci_low, kernel.ci_high = "", 1.0, 1.0, 1.0
+        kernel.envelope, kernel.evidence, kernel.lineage, kernel.created_at = {}, {}, [], 0.0
+        session.add(kernel)
+        session.flush()
+        asked = {"target": str(TARGET), "cause": "asked", "state": "pending", "created_at": 0.0}
+        session.add(ReverificationRow(id="rv_1", kernel_id="kn_1", ordinal=0, **asked))
+    done: list[str] = []
+    monkeypatch.setattr(tasks, does, lambda _, row_id: done.append(row_id))
+    getattr(tasks, task)(row_id)
+    assert done == [row_id]
+    here.close()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
+from tests.support.statements import counting
 from tests.support.steps_support import LEASE_S, OP, TARGET, Driver, create, small_policy
 from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.store import records
@@ -22,26 +19,6 @@ TRANSACTIONS = 3
 SUBMISSION = 8
 """SQLite writes the events one by one. Without a request's audit entry and the look for kernels to start from."""
 WIDE = 40
-
-
-@contextmanager
-def counting(db: Database) -> Iterator[Counter[str]]:
-    """Count statements by their first word, and transactions as `transactions`."""
-    found: Counter[str] = Counter()
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        found[statement.split(maxsplit=1)[0]] += 1
-
-    def begin(_connection: Any) -> None:
-        found["transactions"] += 1
-
-    event.listen(db.engine, "before_cursor_execute", count)
-    event.listen(db.engine, "begin", begin)
-    try:
-        yield found
-    finally:
-        event.remove(db.engine, "before_cursor_execute", count)
-        event.remove(db.engine, "begin", begin)
 
 
 def waiting(driver: Driver, kind: str) -> steps.Message:

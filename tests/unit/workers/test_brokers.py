@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from amqp.exceptions import MessageNacked, NotFound
+from amqp.exceptions import AccessRefused, MessageNacked, NotFound
 from celery import Celery
+from kombu.connection import Connection
 from pydantic import ValidationError
 
 from warpsmith.workers.queue import dispatch
@@ -114,11 +116,21 @@ def test_a_queue_that_takes_no_message_stops_no_sender(monkeypatch: pytest.Monke
     monkeypatch.setattr(dispatch, "PAUSES_S", ())
     assert dispatch.send(app, [Message(), Message()]) == 0
     assert dispatch.send_profile(app, "pf_1", "judge.cpu-x86_64") is False
-    assert [one["confirm_timeout"] for one in tried] == [dispatch.CONFIRM_TIMEOUT_S] * 2
+    assert all(dispatch.AT_ONCE_S <= one["confirm_timeout"] <= dispatch.WAIT_S / 3 for one in tried)
     assert [one["retry_policy"]["max_retries"] for one in tried] == [2, 2], "one for each node"
 
 
-@pytest.mark.parametrize("answer", [MessageNacked(), NotFound("queue 'model' is down")])
+def wrapped(error: Exception) -> Exception:
+    """The error as kombu gives it to a sender."""
+    with pytest.raises(Exception) as caught, Connection("amqp://")._reraise_as_library_errors():
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [wrapped(MessageNacked()), wrapped(NotFound("queue 'model' is down")), wrapped(ConnectionResetError())],
+)
 def test_a_queue_that_elects_a_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch, answer: Exception) -> None:
     """Its messages would otherwise wait until they count as lost."""
     answers: list[Exception | None] = [answer, answer, None, None]
@@ -132,3 +144,63 @@ def test_a_queue_that_elects_a_leader_is_asked_again(monkeypatch: pytest.MonkeyP
     app = make_app(Settings(_env_file=None, broker_url=CLUSTER, queue_type="quorum"))
     assert dispatch.send(app, [Message(), Message()]) == 2
     assert answers == []
+
+
+class Broker:
+    """A broker, on a clock of its own, that answers each message after some seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Callable[[int, float], float | Exception]) -> None:
+        self.now, self.asked, self.answer = 0.0, 0, answer
+        monkeypatch.setattr(Celery, "send_task", self.take)
+        monkeypatch.setattr(dispatch, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.pass_time))
+        self.app = make_app(Settings(_env_file=None, broker_url=CLUSTER, queue_type="quorum"))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def take(self, *_: object, confirm_timeout: float, retry_policy: dict[str, Any], **__: object) -> None:
+        self.asked += 1
+        answer = self.answer(self.asked, confirm_timeout)
+        if isinstance(answer, TimeoutError):
+            self.now += confirm_timeout * (1 + retry_policy["max_retries"])
+        if isinstance(answer, Exception):
+            raise answer
+        self.now += answer
+
+
+def test_a_call_waits_no_longer_for_many_messages_than_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is refused a few times and then taken: the pauses of a call together are bounded."""
+    each = 1 + len(dispatch.PAUSES_S)
+    broker = Broker(monkeypatch, lambda asked, _: wrapped(MessageNacked()) if asked % each else 0.0)
+    sent = dispatch.send(broker.app, [Message()] * 100)
+    assert 0 < sent < 100
+    assert broker.now <= dispatch.WAIT_S
+
+
+def test_a_call_waits_for_confirmations_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slowly confirmed until nothing is: nodes that confirm nothing take no more than what was left."""
+    broker = Broker(monkeypatch, lambda asked, within: min(within, 3.0) if asked < 3 else TimeoutError())
+    assert dispatch.send(broker.app, [Message()] * 100) == 2
+    assert broker.asked == 3
+    assert broker.now <= dispatch.WAIT_S + 3 * dispatch.AT_ONCE_S
+
+
+def test_a_broker_that_is_well_is_sent_all_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, lambda *_: 0.2)
+    assert dispatch.send(broker.app, [Message()] * 100) == 100
+    assert broker.now > dispatch.WAIT_S
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        wrapped(NotFound("no queue 'model' in vhost '/'")),
+        wrapped(AccessRefused("no")),
+        wrapped(ConnectionRefusedError()),
+        wrapped(TimeoutError()),
+    ],
+)
+def test_what_does_not_pass_by_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    broker = Broker(monkeypatch, lambda *_: error)
+    assert dispatch.send(broker.app, [Message(), Message()]) == 0
+    assert (broker.asked, broker.now) == (1, 0.0)
