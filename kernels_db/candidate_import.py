@@ -12,8 +12,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from types import CodeType, ModuleType
+from typing import Any
 
 NAME = "kernels_db"
 PACKAGES = (NAME, f"{NAME}.formats")
@@ -47,6 +49,21 @@ class _ShortNames(MetaPathFinder, Loader):
         spec = module.__spec__
         if spec is not None and spec.loader_state is not None:
             module.__spec__ = spec.loader_state  # the import system has put the short name's in its place
+
+
+class _Utf8(SourceFileLoader):
+    """Loads a file as UTF-8, whatever its first lines say of its encoding: the text that was checked is what runs."""
+
+    def source_to_code(self, data: Any, path: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        return super().source_to_code(text, path, **options)
+
+
+def specify_file(name: str, path: str) -> ModuleSpec:
+    """Return the specification of a module of this name in a file of code from outside, which is UTF-8."""
+    specification = spec_from_file_location(name, path, loader=_Utf8(name, path))
+    assert specification is not None  # a loader was given
+    return specification
 
 
 def _installed_name(short: str) -> str | None:

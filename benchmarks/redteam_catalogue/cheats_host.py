@@ -31,13 +31,14 @@ JITTED: tuple[Language, ...] = ("triton", "gluon")
 
 @dataclass(frozen=True)
 class Attack:
-    """Python at module level and at the start of `run`."""
+    """Python at module level and at the start of `run`; `head` stands before everything."""
 
     name: str
     lines: tuple[int, ...]
     does: str
     module: str = ""
     run: str = ""
+    head: str = ""
     languages: tuple[Language, ...] = LANGUAGES
 
 
@@ -109,12 +110,18 @@ ATTACKS = [
     Attack("includes a file", (41, 44), "the compiler's message would show it", module="EXTRA = LANGUAGE.compile('''#include \"/etc/passwd\"\nextern \"C\" QUALIFIER void more(float* x) {}''')", languages=("cpp", "cuda")),
     Attack("includes by a macro", (41, 44), "a computed #include", module="EXTRA = LANGUAGE.compile('''#define F </etc/passwd>\n#include F\nextern \"C\" QUALIFIER void more(float* x) {}''')", languages=("cpp", "cuda")),
     Attack("assembles a file", (41, 44), ".incbin", module="EXTRA = cpp.compile('asm(\".incbin \\\\\"/etc/passwd\\\\\"\"); extern \"C\" void more(float* x) {}')", languages=("cpp",)),
+    Attack("names another encoding", (), "in which a comment is code", head="# coding: raw_unicode_escape\n# \\u000aimport os; os._exit(0)\n"),
+    Attack("ends a comment by a separator", (), "where lines are split anew", module="# note\u2028import os"),
     Attack("loads a compiler plugin", (40, 41), "by a flag", module="EXTRA = cpp.compile('extern \"C\" void f() {}', flags=('-fplugin=/tmp/x.so',))", languages=("cpp",)),
 ]
 # fmt: on
 
 
 def _source(attack: Attack, language: Language) -> str:
+    return attack.head + _body(attack, language)
+
+
+def _body(attack: Attack, language: Language) -> str:
     qualifier = "__global__" if language == "cuda" else ""
     module, host = attack.module.replace("LANGUAGE", language).replace("QUALIFIER", qualifier), attack.run
     if language == "cpp":

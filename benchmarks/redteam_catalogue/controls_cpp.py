@@ -279,6 +279,7 @@ def controls() -> list[Control]:
         ("adds float64", ops.add(ODD, "float64"), typed_add("double"), plain, "float64"),
         ("adds int64", ops.add(ODD, "int64"), typed_add("int64_t"), "exact", "int64"),
         ("adds int32", ops.add(ODD, "int32"), typed_add("int32_t"), "exact", "int32"),
+        ("names its encoding", ops.add(ODD), f"# -*- coding: utf-8 -*-\n{HONEST_ADD['cpp']}", "the one in which it is written", "float32"),
         ("uses forbidden words", ops.add(ODD), WORDS, "in docstrings, comments and texts; try around an import", "float32"),
         ("launches two kernels through scratch", ops.add(ODD), cpp(TWO, TWO_RUN, "import torch"), "torch.empty is not cleared", "float32"),
         ("normalises rows", ops.layer_norm(), NORM["cpp"], "the cheats' honest sibling", "float32"),

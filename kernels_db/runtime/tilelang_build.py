@@ -159,6 +159,8 @@ def _constants(tilelang: Any, function: Any, arguments: Sequence[Argument]) -> M
             found[parameter] = _tensor(tirx, name, buffer, one)
         elif one is None:
             raise CompileError(f"{name}: found None, expected a number")
+        elif isinstance(one, float) and not re.match("b?float", str(parameter.dtype)):  # TVM would cut it off
+            raise CompileError(f"{name}: found {one!r}, expected a whole number: its annotation says {parameter.dtype}")
         else:
             found[parameter] = tirx.const(one, str(parameter.dtype))
     return found

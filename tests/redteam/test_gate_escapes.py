@@ -332,6 +332,9 @@ CASES = [
     Case("cute_launch_of_another", "    x.iterator.launch(grid=[1, 1, 1])", "    t = x.iterator.alignment", "launch: expected kernel(...).launch", "cute", "host"),
     Case("cute_keeps_in_a_list", "A = [1]\n---    A[0] = A[0] + 1", "A = [1]\n---    t = 1", "expected a number, dtype, string or tuple", "cute", "used"),
     Case("cute_annotation_that_runs", "@cute.jit\ndef f(a: \"cutlass.Constexpr if __import__('os').getcwd() else 0\"):\n    return a\n", "@cute.jit\ndef f(a: \"cutlass.Constexpr\"):\n    return a\n", "annotation", "cute", "module"),
+    Case("cute_annotation_inside_an_annotation", "@cute.jit\ndef f(a: \"'__import__()'\"):\n    return a\n", "@cute.jit\ndef f(a: \"cutlass.Constexpr\"):\n    return a\n", "a string inside a string", "cute", "module"),
+    Case("cute_annotation_inside_a_tuple", "@cute.jit\ndef f(a: \"tuple['int']\"):\n    return a\n", "@cute.jit\ndef f(a: \"tuple[int]\"):\n    return a\n", "a string inside a string", "cute", "module"),
+    Case("cute_annotation_in_a_string_in_a_tuple", "@cute.jit\ndef f(a: tuple[\"'__import__()'\"]):\n    return a\n", "@cute.jit\ndef f(a: tuple[\"int\"]):\n    return a\n", "a string inside a string", "cute", "module"),
     Case("cute_annotation_that_runs_by_keyword", "@cute.jit\ndef f(a, *, b: \"cutlass.Constexpr if __import__('os').getcwd() else 0\" = 1):\n    return a\n", "@cute.jit\ndef f(a, b: \"cutlass.Constexpr\" = 1):\n    return a\n", "annotation", "cute", "module"),
     Case("cute_result_annotation_that_runs", "@cute.kernel\ndef f(a: cute.Tensor) -> \"__import__('os').getcwd()\":\n    a[0] = 1\n", "@cute.kernel\ndef f(a: cute.Tensor) -> None:\n    a[0] = 1\n", "annotation", "cute", "module"),
     Case("cute_ptx_in_a_word", "    t = cute.arch.warp_redux_sync(cutlass.Float32(1.0), 'or.b32 $0, $1, $2; mov.b32 $0, %clock; //', -1)", "    t = cute.arch.warp_reduction_sum(cutlass.Float32(1.0))", "`cutlass.cute.arch.warp_redux_sync` is not allowed", "cute", "kernel"),
@@ -358,7 +361,7 @@ CASES = [
     Case("tilelang_two_kernels", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "found 2 `with T.Kernel(...)`, expected one", "tilelang", "module"),
     Case("tilelang_a_kernel_in_a_macro", "@T.macro\ndef f(x):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.macro\ndef f(x):\n    x[0] = 1.0\n", "none in a @T.macro", "tilelang", "module"),
     Case("tilelang_a_tensor_at_an_address", "    p = T.reinterpret(x[0], 'handle')\n            t = T.Tensor((4,), 'float32', p)", "    t = T.reinterpret(x[0], 'int32')", "`tilelang.language.Tensor` is not allowed", "tilelang", "kernel"),
-    Case("tilelang_a_parameter_at_an_address", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32', 4096)):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor(shape=(N,), dtype='float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "found 3 arguments of T.Tensor", "tilelang", "module"),
+    Case("tilelang_a_parameter_at_an_address", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32', 4096)):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor(shape=(N,), dtype='float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "as arguments of T.Tensor, expected shape and dtype", "tilelang", "module"),
     Case("tilelang_another_with", "@T.macro\ndef f(x):\n    with open('/etc/passwd') as b:\n        x[0] = 1.0\n", "@T.macro\ndef f(x):\n    x[0] = 1.0\n", "a with block is not allowed in a kernel", "tilelang", "module"),
     Case("tilelang_kernel_as_a_value", "    t = T.Kernel(1, threads=32)", "    t = T.ceildiv(1, 32)", "T.Kernel is not allowed here", "tilelang", "kernel"),
     Case("tilelang_tensor_of_an_address", "    t = T.make_tensor_from_addr(4096, (1,), 'float32')", "    t = T.alloc_local((1,), 'float32')", "make_tensor_from_addr` is not allowed", "tilelang", "kernel"),
@@ -376,8 +379,22 @@ CASES = [
     Case("tilelang_scope_of_a_buffer", "    t = x.scope()", "    t = x.dtype", "attribute `.scope`", "tilelang", "kernel"),
     Case("tilelang_writes_to_the_module", "    add.kept = i", "    kept = i", "assignment to `add.kept`", "tilelang", "kernel"),
     Case("tilelang_keeps_in_a_list", "A = [1]\n---    A[0] = 1", "A = [1]\n---    t = 1", "expected an element of a local tensor", "tilelang", "used"),
-    Case("tilelang_reads_a_list", "A = [1]\n---    t = A", "A = (1,)\n---    t = A", "expected a number, dtype, string or tuple", "tilelang", "used"),
-    Case("tilelang_annotation_that_runs", "@T.prim_func\ndef f(x: \"T.Tensor((N,), __import__('os').getcwd())\"):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: \"T.Tensor((N,), 'float32')\"):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "attribute `.getcwd`", "tilelang", "module"),
+    Case("tilelang_reads_a_list", "A = [1]\n---    t = A", "A = (1,)\n---    t = A", "expected a number, dtype, dtype's name or tuple", "tilelang", "used"),
+    Case("tilelang_annotation_that_runs", "@T.prim_func\ndef f(x: \"T.Tensor((N,), __import__('os').getcwd())\"):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "an annotation is a string", "tilelang", "module"),
+    Case("tilelang_annotation_inside_an_annotation", "@T.macro\ndef f(a: \"'__import__()'\"):\n    return a\n", "@T.macro\ndef f(a: T.int32):\n    return a\n", "an annotation is a string", "tilelang", "module"),
+    Case("tilelang_annotation_inside_a_tuple", "@T.macro\ndef f(a: tuple['int']):\n    return a\n", "@T.macro\ndef f(a: tuple[int]):\n    return a\n", "an annotation is a string", "tilelang", "module"),
+    Case("tilelang_annotation_of_a_local", "    t: 'int' = 1", "    t: int = 1", "an annotation is a string", "tilelang", "kernel"),
+    Case("tilelang_text_of_a_constant", "A = '4>();} __device__ int kept; //'\n---    T.use_swizzle(A)", "A = 'float32'\n---    t = T.alloc_local((4,), A)", "expected a number, dtype, dtype's name or tuple", "tilelang", "used"),
+    Case("tilelang_text_of_a_constant_of_a_constant", "A = ('int32', '4>();}')\nB = A\n---    T.use_swizzle(B[1])", "A = ('int32', 4)\nB = A\n---    T.use_swizzle(B[1])", "expected a number, dtype, dtype's name or tuple", "tilelang", "used"),
+    Case("tilelang_text_of_an_unpacked_constant", "A, B = 'a b', 4\n---    T.use_swizzle(A)", "A, B = 'int32', 4\n---    T.use_swizzle(B)", "expected a number, dtype, dtype's name or tuple", "tilelang", "used"),
+    Case("tilelang_scope_by_position", "    t = T.alloc_local((4,), 'int32', 'global')", "    t = T.alloc_local((4,), 'int32')", "as arguments of T.alloc_local, expected shape and dtype", "tilelang", "kernel"),
+    Case("tilelang_shared_scope_by_position", "    t = T.alloc_shared((4,), 'int32', 'global')", "    t = T.alloc_shared((4,), dtype='int32')", "as arguments of T.alloc_shared, expected shape and dtype", "tilelang", "kernel"),
+    Case("tilelang_fragment_scope_by_position", "    t = T.alloc_fragment((4,), 'int32', 'global')", "    t = T.alloc_fragment((4,), 'int32')", "as arguments of T.alloc_fragment, expected shape and dtype", "tilelang", "kernel"),
+    Case("tilelang_scope_of_an_imported_function", "from tilelang.language import alloc_local\n---    t = alloc_local((4,), 'int32', 'global')", "from tilelang.language import alloc_local\n---    t = alloc_local((4,), 'int32')", "as arguments of alloc_local, expected shape and dtype", "tilelang", "used"),
+    Case("tilelang_scope_by_a_star", "    t = T.alloc_local(*((4,), 'int32', 'global'))", "    t = T.max(*(4, 5))", "as arguments of T.alloc_local, expected shape and dtype", "tilelang", "kernel"),
+    Case("tilelang_scope_of_a_variable", "    t = T.alloc_var('int32', 'global')", "    t = T.alloc_var('int32', init=1)", "as arguments of T.alloc_var, expected dtype", "tilelang", "kernel"),
+    Case("tilelang_scope_of_a_variable_by_a_name", "A = 'global'\n---    t = T.alloc_var('int32', A)", "A = 'int32'\n---    t = T.alloc_var(A)", "as arguments of T.alloc_var, expected dtype", "tilelang", "used"),
+    Case("tilelang_a_parameter_at_an_address_by_a_star", "@T.prim_func\ndef f(x: T.Tensor(*((N,), 'float32', 4096))):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), dtype='float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "as arguments of T.Tensor, expected shape and dtype", "tilelang", "module"),
     Case("tilelang_without_an_annotation", "@T.prim_func\ndef f(x):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32')):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "x: expected an annotation", "tilelang", "module"),
     Case("tilelang_a_default", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32'), n: T.int32 = 3):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "@T.prim_func\ndef f(x: T.Tensor((N,), 'float32'), n: T.int32):\n    with T.Kernel(1) as b:\n        x[0] = 1.0\n", "expected plain ones", "tilelang", "module"),
     Case("tilelang_name_of_a_size", "M = T.dynamic('m; asm')\n", "M = T.dynamic('m')\n", "expected the name of one size", "tilelang", "module"),
@@ -508,6 +525,60 @@ def test_an_escape_is_refused_where_it_stands(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_the_honest_sibling_passes(case: Case) -> None:
     assert check(candidate(case, case.sibling), case.language, parameters=PARAMETERS) == []
+
+
+SOURCES = {
+    language: candidate(Case("plain", "", "", "", language, "module"), "")
+    for language in ("cpp", "triton", "cuda", "gluon", "cute", "tilelang")
+}
+ENDS = [chr(code) for code in range(0x10000) if len(f"a{chr(code)}b".splitlines()) > 1 and code != ord("\n")]
+"""What ends a line to `str.splitlines()`, and a comment with it, beside the line feed."""
+COOKIES = [
+    "# coding: raw_unicode_escape",
+    "# -*- coding: unicode_escape -*-",
+    "#!/usr/bin/python\n# vim: set fileencoding=utf-7 :",
+    "\n \t# encoding=latin-1",
+    "# coding: utf-16 coding: utf-8",
+    "#\r\n# coding: utf_8_sig",
+    "#\r#\r# coding: utf-7",  # the first line, to `tokenize`
+    "#\r# coding: utf-7",  # the second one, to `compile`
+    "x = 1  #\r# coding: utf-7",
+]
+
+
+@pytest.mark.parametrize("language", SOURCES)
+def test_what_ends_a_line_for_some_readers_alone_is_refused(language: str) -> None:
+    honest = SOURCES[language].replace("import torch\n", 'import torch  # note\nTEXT = "{}"\n')
+    assert len(ENDS) == 9
+    for end in ENDS:
+        escape = ascii(end)[1:-1]
+        assert check(honest.replace("{}", escape), language, parameters=PARAMETERS) == [], escape
+        assert check(honest.replace("\n", "\r\n"), language, parameters=PARAMETERS) == []
+        for place in ("note", "{}"):
+            (problem,) = check(honest.replace(place, f"{place}{end} t = eval('1')"), language, parameters=PARAMETERS)
+            assert f"found U+{ord(end):04X}: expected" in problem.message
+            found = honest.split("\n")[problem.line - 1]
+            assert place in found
+
+
+@pytest.mark.parametrize("language", SOURCES)
+@pytest.mark.parametrize("cookie", COOKIES)
+def test_another_encoding_than_utf_8_is_refused(language: str, cookie: str) -> None:
+    problems = check(f"{cookie}\n{SOURCES[language]}", language, parameters=PARAMETERS)
+    assert any(problem.message.startswith("encoding: found") for problem in problems), problems
+
+
+@pytest.mark.parametrize("language", SOURCES)
+def test_utf_8_may_be_named_and_other_lines_may_say_what_they_like(language: str) -> None:
+    for head in ("# coding: utf-8", "# -*- coding: UTF_8 -*-", "# decoding", "#\n#\n# coding: utf-7"):
+        assert check(f"{head}\n{SOURCES[language]}", language, parameters=PARAMETERS) == [], head
+
+
+@pytest.mark.parametrize("language", SOURCES)
+def test_a_byte_order_mark_is_refused(language: str) -> None:
+    """Python takes it away from a file, and not from a text."""
+    (problem,) = check(f"\ufeff{SOURCES[language]}", language, parameters=PARAMETERS)
+    assert "U+FEFF" in problem.message
 
 
 def test_there_are_enough_cases_and_no_doubles() -> None:

@@ -378,7 +378,16 @@ TILE_KEYWORDS = names(
     policy return_prev reverse shape threads transpose_A transpose_B width
     """
 )
-"""Keywords of TileLang's functions. Left out: source for a kernel (`prelude`), clusters, annotations of the program."""
+"""Keywords of TileLang's functions. Left out: memory's scope, source for a kernel (`prelude`), clusters, annotations of
+the program."""
+TILE_POSITIONAL = {
+    TILE_TENSOR: ("shape", "dtype"),
+    f"{_TILE}.alloc_fragment": ("shape", "dtype"),
+    f"{_TILE}.alloc_local": ("shape", "dtype"),
+    f"{_TILE}.alloc_shared": ("shape", "dtype"),
+    f"{_TILE}.alloc_var": ("dtype",),
+}
+"""By function of TileLang's, its arguments by position. Behind them a tensor takes an address, memory its scope."""
 KERNEL_NAMES = {
     "triton": _TRITON_NAMES | _LIBDEVICE_NAMES,
     "gluon": _GLUON_NAMES,

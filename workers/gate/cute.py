@@ -19,6 +19,10 @@ class CuteFunction(Kernel):
     """A checker of one function that CuTe DSL compiles."""
 
     @property
+    def _constants(self) -> str:
+        return "a number, dtype, string or tuple"
+
+    @property
     def _modules(self) -> str:
         return "cutlass, its cute, memory, pipeline or utils, or of cute's arch, math or nvgpu, that is allowed"
 
@@ -32,8 +36,7 @@ class CuteFunction(Kernel):
         if node.id in self.locals or node.id not in self.scope.constants:
             return
         if not self.is_fixed(self.scope.constants[node.id] or self.scope.unpacked.get(node.id), frozenset({node.id})):
-            expected = "expected a number, dtype, string or tuple"
-            self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: {expected}")
+            self.refuse(node, f"constant `{node.id}` is not allowed in a kernel: expected {self._constants}")
 
     def is_fixed(self, value: ast.expr | None, above: frozenset[str]) -> bool:
         """Return whether nothing of a constant can be written to: what it names neither, to the end."""

@@ -153,16 +153,9 @@ class Expressions:
             self.expression(keyword.value)
 
     def annotation(self, node: ast.expr | None) -> None:
-        """Check an annotation: Python evaluates it too, and CuTe DSL a string in it."""
+        """Check an annotation: Python evaluates it too, and CuTe DSL a string in it, and a string in that."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                meant = ast.parse(node.value.strip(), mode="eval").body
-            except (SyntaxError, ValueError):
-                self.refuse(node, f"annotation {spelled(node)} is not allowed: expected an expression in it")
-                return
-            for part in ast.walk(meant):
-                ast.copy_location(part, node)
-            self.annotation(None if isinstance(meant, ast.Constant) and isinstance(meant.value, str) else meant)
+            self._quoted(node, node.value)
             return
         if node is None or isinstance(node, ast.Constant):
             return
@@ -181,3 +174,18 @@ class Expressions:
             f"annotation {spelled(node)} is not allowed: "
             "expected torch.Tensor, the language's constexpr, int, float, bool or none at all",
         )
+
+    def _quoted(self, node: ast.Constant, text: str) -> None:
+        """Check an annotation that is a string."""
+        try:
+            meant = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            self.refuse(node, f"annotation {spelled(node)} is not allowed: expected an expression in it")
+            return
+        parts = list(ast.walk(meant))
+        if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts):
+            self.refuse(node, "an annotation has a string inside a string: expected no quotes in it")
+            return
+        for part in parts:
+            ast.copy_location(part, node)
+        self.annotation(meant)

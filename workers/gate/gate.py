@@ -2,6 +2,7 @@
 
 An allow-list of syntax, imports, names, attributes and calls. What a candidate may do (`allowed` holds the names):
 
+- its text: what every reader takes for the same code (`text`).
 - module level: imports; constants (numbers, strings, tuples, tables, `triton.Config` lists); `@triton.jit` functions
   under `@triton.autotune` or `@triton.heuristics`; plain helper functions; `kernels = cpp.compile(<constant>)`; one
   `run`; an optional import in try/except ImportError.
@@ -31,6 +32,7 @@ from warpsmith.workers.gate.module import Module
 from warpsmith.workers.gate.problems import Problem
 from warpsmith.workers.gate.scope import read_scope
 from warpsmith.workers.gate.tensors import tensor_problems
+from warpsmith.workers.gate.text import encoding_problem, separator_problem
 from warpsmith.workers.gate.tunables import tunable_problems
 
 __all__ = ["Problem", "check"]
@@ -61,6 +63,9 @@ def check(
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > allowed.MAX_BYTES:
         return [Problem(1, f"the candidate has {size} bytes, expected at most {allowed.MAX_BYTES}")]
+    misread = encoding_problem(source) or separator_problem(source)
+    if misread is not None:
+        return [misread]
     try:
         tree = parse(source)
     except SyntaxError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from warpsmith.workers.gate import allowed
 from warpsmith.workers.gate.cute import CuteFunction
@@ -25,6 +26,10 @@ class TileFunction(CuteFunction):
     @property
     def _decorated(self) -> str:
         return "@T.macro"
+
+    @property
+    def _constants(self) -> str:
+        return "a number, dtype, dtype's name or tuple"
 
     @property
     def _modules(self) -> str:
@@ -67,22 +72,24 @@ class TileFunction(CuteFunction):
         self.block(node.body)
 
     def is_fixed(self, value: ast.expr | None, above: frozenset[str]) -> bool:
-        """Return whether nothing of a constant can be written to; a size that is not known yet is none either."""
-        dynamic = isinstance(value, ast.Call) and self.scope.dotted(value.func) == allowed.TILE_DYNAMIC
-        return dynamic or super().is_fixed(value, above)
+        """Return whether nothing of a constant can be written to, and its strings are words.
+
+        A size that is not known yet is fixed, too.
+        """
+        if isinstance(value, ast.Call) and self.scope.dotted(value.func) == allowed.TILE_DYNAMIC:
+            return True
+        return super().is_fixed(value, above) and all(map(_is_word, _strings(value)))
 
     def expression(self, node: ast.AST | None) -> None:
         """Check a value: no tables, and no strings but words."""
         if isinstance(node, (ast.Dict, ast.Set)):
             self.refuse(node, f"{spelled(node)} is not allowed in a kernel")
         elif isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
-            self._word(node)
+            if not _is_word(node.value):
+                found = f"string {str(node.value)[:40]!r}"
+                self.refuse(node, f"{found} is not allowed in a kernel: expected a dtype's name")
         else:
             super().expression(node)
-
-    def _word(self, node: ast.Constant) -> None:
-        if not isinstance(node.value, str) or not _WORD.fullmatch(node.value):
-            self.refuse(node, f"string {str(node.value)[:40]!r} is not allowed in a kernel: expected a dtype's name")
 
     def call(self, node: ast.Call) -> None:
         """Check a call, see `Kernel`; those of TileLang's functions take keywords of an allow-list."""
@@ -94,13 +101,32 @@ class TileFunction(CuteFunction):
                 if keyword.arg is not None and keyword.arg not in allowed.TILE_KEYWORDS:
                     listed = ", ".join(sorted(allowed.TILE_KEYWORDS))
                     self.refuse(node, f"keyword {keyword.arg!r} is not allowed: expected one of {listed}")
+            if dotted in allowed.TILE_POSITIONAL:
+                self._positional(node, allowed.TILE_POSITIONAL[dotted])
         super().call(node)
 
+    def _positional(self, node: ast.Call, names: tuple[str, ...]) -> None:
+        """Refuse arguments by position behind those of these names: what follows them no candidate may choose."""
+        if len(node.args) > len(names) or any(isinstance(one, ast.Starred) for one in node.args):
+            found = f"found `{', '.join(map(ast.unparse, node.args))[:80]}`"
+            self.refuse(node, f"{found} as arguments of {ast.unparse(node.func)}, expected {' and '.join(names)}")
+
     def annotation(self, node: ast.expr | None) -> None:
-        """Check an annotation: `T.Tensor(shape, dtype)` beside those of every kernel."""
-        if isinstance(node, ast.Call) and self.scope.dotted(node.func) == allowed.TILE_TENSOR:
-            if len(node.args) > 2:  # behind them a tensor takes an address
-                self.refuse(node, f"found {len(node.args)} arguments of T.Tensor, expected shape and dtype")
+        """Check an annotation: `T.Tensor(shape, dtype)` beside those of every kernel, and none as a string."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.refuse(node, "an annotation is a string, which TileLang evaluates: expected it without quotes")
+        elif isinstance(node, ast.Call) and self.scope.dotted(node.func) == allowed.TILE_TENSOR:
+            self._positional(node, allowed.TILE_POSITIONAL[allowed.TILE_TENSOR])
             self.arguments(node, frozenset({"dtype", "shape"}))
         else:
             super().annotation(node)
+
+
+def _strings(value: ast.expr | None) -> Iterator[str | bytes]:
+    for part in ast.walk(value) if value is not None else ():
+        if isinstance(part, ast.Constant) and isinstance(part.value, (str, bytes)):
+            yield part.value
+
+
+def _is_word(text: str | bytes) -> bool:
+    return isinstance(text, str) and _WORD.fullmatch(text) is not None

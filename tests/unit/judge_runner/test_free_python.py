@@ -106,6 +106,13 @@ def test_an_import_that_is_made_must_be_installed(place: str, tmp_path: Path) ->
         prepared(SURE[place] + RUN, tmp_path)
 
 
+def test_another_encoding_than_that_of_the_text_is_refused(tmp_path: Path) -> None:
+    run = "def run(x, out): ...\n"
+    with pytest.raises(CompileError, match="line 1: encoding: found 'raw_unicode_escape', expected utf-8 or none"):
+        prepared(f"# coding: raw_unicode_escape\n# \\u000aimport absent_here\n{run}", tmp_path)
+    prepared(f"# coding: utf-8\n# a page \f and a line \u2028\n{run}", tmp_path)
+
+
 def test_imports_come_in_order() -> None:
     source = "import a\ntry:\n    import b\nfinally:\n    import c\nimport d, e\n"
     assert [(item.line, item.top) for item in loaded_imports(ast.parse(source))] == [

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import module_from_spec
+from pathlib import Path
 
 import pytest
 
-from warpsmith.kernels_db.candidate_import import TARGETS
+from warpsmith.kernels_db.candidate_import import TARGETS, specify_file
 from warpsmith.kernels_db.formats.gpu_mode import inputs
 from warpsmith.kernels_db.formats.kernelbench import added_source
 from warpsmith.workers.judge.languages import python as free_python
@@ -19,6 +21,18 @@ def run(script: str) -> str:
     done = subprocess.run([sys.executable, "-c", given + script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_a_file_is_loaded_as_utf_8_whatever_it_says(tmp_path: Path) -> None:
+    """What runs is the text that was checked."""
+    path = tmp_path / "candidate.py"
+    path.write_text("# coding: raw_unicode_escape\n# \\u000aRUNS = 'é'\nTEXT = 'é'\n", encoding="utf-8")
+    specification = specify_file("candidate", str(path))
+    module = module_from_spec(specification)
+    assert specification.loader is not None
+    specification.loader.exec_module(module)
+    assert (module.TEXT, module.__file__) == ("é", str(path))
+    assert not hasattr(module, "RUNS")
 
 
 def test_a_module_is_one_object_under_both_names() -> None:

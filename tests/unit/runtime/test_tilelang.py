@@ -76,6 +76,20 @@ def clustered(x: T.Tensor((M, N), "float32"), y: T.Tensor((M, N), "float32")):
             y[row, j] = x[row, j]
 
 
+@T.prim_func
+def chosen(x: T.Tensor((M, N), "float32"), y: T.Tensor((M, N), "float32"), once: T.bool):
+    with T.Kernel(M, threads=64) as row:
+        for j in T.Parallel(64):
+            y[row, j] = T.if_then_else(once, x[row, j], 0.0)
+
+
+@T.prim_func
+def halved(x: T.Tensor((M, N), "float32"), y: T.Tensor((M, N), "float32"), a: T.bfloat16, b: T.float16, c: T.float32):
+    with T.Kernel(M, threads=64) as row:
+        for j in T.Parallel(64):
+            y[row, j] = x[row, j] * T.cast(a, "float32") * T.cast(b, "float32") * c
+
+
 @T.macro
 def helper(x):
     return x
@@ -111,6 +125,13 @@ def test_a_launch_is_read_from_the_lowered_code_and_its_numbers_are_constants(mo
     assert {one.words for one in made.parameters} == {((0, 0, 0),), ((0, 1, 0),)}
 
 
+def test_numbers_fit_what_their_annotations_say(module: ModuleType) -> None:
+    source, _ = tilelang_build.lowered(module.halved, (X, X, 0.5, 0.25, 0.125), "sm_90a")
+    assert all(number in source for number in ("0x1p-1f", "0x1p-2f", "0x1p-3f"))
+    assert tilelang_build.lowered(module.halved, (X, X, 1, 1, 2), "sm_90a")
+    assert tilelang_build.lowered(module.chosen, (X, X, True), "sm_90a")
+
+
 def test_copies_by_tma_are_maps_of_their_tensors(tmp_path: Path) -> None:
     module = imported(tmp_path, prompts.example("tilelang_product"))
     tensors = [TensorFacts("bfloat16", shape, (shape[1], 1), 16) for shape in ((200, 328), (136, 328), (200, 136))]
@@ -136,6 +157,9 @@ def test_copies_by_tma_are_maps_of_their_tensors(tmp_path: Path) -> None:
         ("scaled", (X, 1, 0.5, 5), "y: expected a tensor"),
         ("scaled", (X, X, X, 5), "by: expected a number"),
         ("scaled", (X, X, None, 5), "by: found None, expected a number"),
+        ("scaled", (X, X, 0.5, 5.0), "rows: found 5.0, expected a whole number: its annotation says int32"),
+        ("scaled", (X, X, 0.5, float("nan")), "rows: found nan, expected a whole number"),
+        ("chosen", (X, X, 0.0), "once: found 0.0, expected a whole number: its annotation says bool"),
         ("scaled", (X, TensorFacts("float16", (6, 200), (200, 1), 16), 0.5, 5), "y: found a tensor of float16, expect"),
         ("scaled", (X, TensorFacts("float32", (6, 100), (100, 1), 16), 0.5, 5), "mismatched"),
         ("scaled", (X, TensorFacts("float32", (1200,), (1,), 16), 0.5, 5), r"y: found a tensor of \[1200\], expected"),

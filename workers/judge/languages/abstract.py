@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from warpsmith.kernels_db.candidate_import import provide_short_names
+from warpsmith.kernels_db.candidate_import import provide_short_names, specify_file
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from warpsmith.kernels_db.runtime.limits import of_architecture
 
@@ -72,9 +72,8 @@ def load(source: str) -> ModuleType:
     """
     provide_short_names()
     path = Path("candidate.py").resolve()
-    path.write_text(source)
-    specification = importlib.util.spec_from_file_location("candidate", path)
-    assert specification is not None
+    path.write_text(source, encoding="utf-8")
+    specification = specify_file("candidate", str(path))
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     try:

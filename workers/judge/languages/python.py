@@ -1,7 +1,7 @@
 """Free Python candidates: nothing is compiled, and nothing of them runs here.
 
 Some faults show without running them and are reported at once: a file that does not parse, a missing or misfit `run`,
-an import of a module that is not installed.
+an import of a module that is not installed, an encoding by which Python would read other text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.module_imports import loaded_imports
 from warpsmith.kernels_db.runtime import CompileError
 from warpsmith.workers.gate.gate import parse
+from warpsmith.workers.gate.text import encoding_problem
 from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
 
 MAX_BYTES = 2 << 20
@@ -35,6 +36,9 @@ def prepare(
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise CompileError(f"the candidate has {size} bytes, expected at most {MAX_BYTES}")
+    misread = encoding_problem(source)
+    if misread is not None:
+        raise CompileError(f"line {misread.line}: {misread.message}")
     try:
         tree = parse(source)
     except SyntaxError as error:

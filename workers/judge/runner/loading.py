@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from warpsmith.kernels_db.candidate_import import provide_short_names
+from warpsmith.kernels_db.candidate_import import provide_short_names, specify_file
 
 
 def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
@@ -67,8 +67,7 @@ def import_file(path: str) -> ModuleType:
     """
     provide_short_names()
     name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
+    spec = specify_file(name, path)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
