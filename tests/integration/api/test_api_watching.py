@@ -346,7 +346,7 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
     assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
     assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
     assert (found["importance"]["configurations"], found["importance"]["tunables"]) == (2, [])
-    assert "fewer than two tunables" in found["importance"]["unclear"]
+    assert "one tunable alone" in found["importance"]["unclear"]
 
 
 @on_both_databases("db")
