@@ -169,7 +169,8 @@ def _say_unclear(reasons: Sequence[str]) -> str:
     if len(reasons) == 1:
         return reasons[0]
     [(reason, times)] = Counter(reasons).most_common(1)
-    return f"none of {len(reasons)} sweeps can tell, {'all' if times == len(reasons) else times} of them because: {reason}"
+    of_them = "all" if times == len(reasons) else times
+    return f"none of {len(reasons)} sweeps can tell, {of_them} of them because: {reason}"
 
 
 def explain_gains(gains: Sequence[tuple[str, float]]) -> TechniqueImportance:
