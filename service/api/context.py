@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from celery import Celery
@@ -32,6 +32,7 @@ from warpsmith.service.api import auth
 from warpsmith.service.api.metrics import Metrics
 from warpsmith.service.api.outbox import Outbox
 from warpsmith.service.api.probes import Probe
+from warpsmith.service.api.recent import RecentAnswers
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.documents.problems import NotFound
 from warpsmith.service.settings import ServiceSettings
@@ -80,6 +81,7 @@ class Service:
     metrics: Metrics
     streams: Streams
     alive_after_s: float = ALIVE_AFTER_S
+    mattered: RecentAnswers = field(default_factory=RecentAnswers)
 
     @staticmethod
     def is_id(text: str) -> bool:

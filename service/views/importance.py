@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -24,7 +24,9 @@ class TunableImportance(BaseModel):
     name: str
     values: int = Field(description="Different values among the timed configurations")
     sweeps: int = Field(1, description="Sweeps in which it had several values: the share is of these alone")
-    share: float = Field(description="Of the variance of the logarithm of time, from 0 to 1: its main effect alone")
+    share: float = Field(
+        description="Of the variance of the logarithm of time, from 0 to 1: its main effect alone, the mean over sweeps"
+    )
     by_chance: float = Field(
         description="The share that a tunable of as many values is expected to have that does nothing"
     )
@@ -74,10 +76,15 @@ def time_ratios(sweep: Mapping[str, Any], weights: Mapping[str, float]) -> list[
     ratio is the weighted geometric mean over the workloads.
     """
     names: Mapping[str, int] = sweep["chosen"]
-    times = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
+    times = [entry for entry in sweep["configurations"] if "failure" not in entry and _has_times(entry["time_us"])]
     chosen: Mapping[str, float] = next((entry["time_us"] for entry in times if entry["values"] == names), {})
     timed = [e for e in times if e["time_us"].keys() == chosen.keys() and e["values"].keys() == names.keys()]
     return [(entry["values"], mean_ratio(entry["time_us"], chosen, weights)) for entry in timed]
+
+
+def _has_times(time_us: Mapping[str, float]) -> bool:
+    """Whether a configuration was timed, and each of its times has a logarithm."""
+    return bool(time_us) and all(0 < time < math.inf for time in time_us.values())
 
 
 def explain_times(sweep: Mapping[str, Any], weights: Mapping[str, float]) -> ImportanceDocument:
@@ -95,17 +102,19 @@ def explain_sweeps(sweeps: Iterable[Sequence[tuple[Mapping[str, int], float]]]) 
     ANOVA (F. Hutter, H. Hoos and K. Leyton-Brown, "An efficient approach for assessing hyperparameter importance",
     ICML 2014), there without its fitted forest: a sweep measures its grid.
 
-    Of several sweeps, both sums of squares are added over those in which a tunable of this name had several values.
-    So what a candidate is slower than another counts for nothing, and a value may be best in one and worst in another.
+    Of several sweeps, it is the mean of the shares in those in which a tunable of this name had several values. Each
+    sweep counts once: one whose times differ much does not outweigh the others. What a candidate is slower than another
+    counts for nothing, and a value may be best in one and worst in another.
 
     What is left is of tunables together and of noise: the residual of the additive fit of all of them by least
     squares, as in an analysis of variance (R. A. Fisher, "Statistical Methods for Research Workers", 1925). A tunable
     of k values that does nothing is expected to explain k - 1 times the residual's share for each of its degrees of
     freedom. With fewer of these than the tunables take, the times are too few to tell.
     """
-    found, used, configurations, reasons = 0, 0, 0, []
-    whole: defaultdict[str, float] = defaultdict(float)
-    explained, by_chance, of_sweeps = whole.copy(), whole.copy(), defaultdict[str, int](int)
+    found, used, configurations = 0, 0, 0
+    reasons: list[tuple[int, str]] = []
+    shares: defaultdict[str, list[float]] = defaultdict(list)
+    by_chance: defaultdict[str, list[float]] = defaultdict(list)
     values: defaultdict[str, set[int]] = defaultdict(set)
     for timed in sweeps:
         found += 1
@@ -117,20 +126,18 @@ def explain_sweeps(sweeps: Iterable[Sequence[tuple[Mapping[str, int], float]]]) 
         used += 1
         configurations += len(timed)
         for name, square in parts.explained.items():
-            whole[name] += parts.whole
-            explained[name] += square
-            by_chance[name] += parts.by_chance[name]
-            of_sweeps[name] += 1
+            shares[name].append(square / parts.whole)
+            by_chance[name].append(parts.by_chance[name] / parts.whole)
             values[name].update(one[name] for one, _ in timed)
     tunables = [
         TunableImportance(
             name=name,
             values=len(values[name]),
-            sweeps=of_sweeps[name],
-            share=explained[name] / whole[name],
-            by_chance=by_chance[name] / whole[name],
+            sweeps=len(shares[name]),
+            share=fmean(shares[name]),
+            by_chance=fmean(by_chance[name]),
         )
-        for name in whole
+        for name in shares
     ]
     tunables.sort(key=lambda one: -one.share)
     unclear = None if used else _say_unclear([why for _, why in reasons])
@@ -144,7 +151,11 @@ def explain_sweeps(sweeps: Iterable[Sequence[tuple[Mapping[str, int], float]]]) 
 
 
 def _explain_sweep(timed: Sequence[tuple[Mapping[str, int], float]]) -> _Variance:
-    names = timed[0][0] if timed else {}
+    if not timed:
+        raise _UnclearError("no configuration was timed on every bench workload")
+    names = timed[0][0]
+    if len(names) == 1:
+        raise _UnclearError("one tunable alone has nothing to be compared with")
     columns = {name: [values[name] for values, _ in timed] for name in names}
     varied = {name: column for name, column in columns.items() if len(set(column)) > 1}
     if len(varied) < 2:
@@ -157,11 +168,17 @@ def _say_unclear(reasons: Sequence[str]) -> str:
         return "no candidate was swept"
     if len(reasons) == 1:
         return reasons[0]
-    return f"none of {len(reasons)} sweeps can tell, the first of them because: {reasons[0]}"
+    [(reason, times)] = Counter(reasons).most_common(1)
+    of_them = "all" if times == len(reasons) else times
+    return f"none of {len(reasons)} sweeps can tell, {of_them} of them because: {reason}"
 
 
 def explain_gains(gains: Sequence[tuple[str, float]]) -> TechniqueImportance:
-    """Compute what the technique explains of the logarithm of candidates' gains, given as (technique, gain)."""
+    """Compute what the technique explains of the logarithm of candidates' gains, given as (technique, gain).
+
+    A gain that is not positive has no logarithm and is left out: a score can be 0 where times are rounded.
+    """
+    gains = [(technique, gain) for technique, gain in gains if 0 < gain < math.inf]
     names = [technique for technique, _ in gains]
     share = by_chance = unclear = None
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.means import weight_of
@@ -20,13 +20,16 @@ from warpsmith.service.views.importance import (
 )
 from warpsmith.service.views.techniques import list_gains
 
-MOST_SWEEPS = 2_000
+MOST_CANDIDATES = 50_000
+"""Judged candidates that are looked at for one answer, the fastest first."""
+
+MOST_COUNTED = 2_000
 """Sweeps that are read for one answer, those of the fastest candidates first."""
 
 MOST_SENT = 4_000
 """Configurations in one answer: a drawing of more shows no more, and takes a browser seconds."""
 
-ROWS_AT_ONCE = 100
+NODES_AT_ONCE = 100
 
 Timed = Sequence[tuple[Mapping[str, int], float]]
 
@@ -54,68 +57,107 @@ class MatteredDocument(BaseModel):
     """What mattered in a search."""
 
     search_id: str
+    as_of: float = Field(description="The search's `updated_at` that it tells of; it may be 15 s behind")
     techniques: TechniqueImportance
-    tunables: ImportanceDocument = Field(description=f"Over the sweeps of the fastest {MOST_SWEEPS:,} candidates")
+    tunables: ImportanceDocument = Field(
+        description=f"Over the sweeps of the fastest {MOST_COUNTED:,} swept candidates"
+    )
     sweeps: list[SweptCandidate] = Field(
         description=f"The fastest candidate first, whole sweeps of up to {MOST_SENT:,} configurations in all"
     )
-    left_out: int = Field(description="Sweeps beyond these, which count in `tunables` alone")
+    not_sent: int = Field(description="Sweeps beyond these that count in `tunables`")
+    not_counted: int = Field(
+        description=f"Sweeps that count nowhere, of slower ones among the fastest {MOST_CANDIDATES:,} candidates"
+    )
 
 
 def make_mattered(session: Session, search: SearchRow) -> MatteredDocument:
     """Make what mattered in a search."""
     sent: list[SweptCandidate] = []
-    left_out, room = 0, MOST_SENT
+    not_sent, room = 0, MOST_SENT
+    slower: list[str] = []
 
     def read() -> Iterator[Timed]:
-        nonlocal left_out, room
-        for node, sweep, timed in _list_sweeps(session, search):
+        nonlocal not_sent, room
+        for node, timed in _read_sweeps(session, _list_fastest(session, search), slower):
             room -= len(timed)
             if room >= 0:
-                sent.append(_make_candidate(node, sweep, timed))
+                sent.append(_make_candidate(node, node.sweep, timed))
             else:
-                left_out += 1
+                not_sent += 1
             yield timed
 
+    tunables = explain_sweeps(read())
     return MatteredDocument(
         search_id=search.id,
+        as_of=search.updated_at,
         techniques=explain_gains(list_gains(session, search)),
-        tunables=explain_sweeps(read()),
+        tunables=tunables,
         sweeps=sent,
-        left_out=left_out,
+        not_sent=not_sent,
+        not_counted=_count_sweeps(session, slower),
     )
 
 
-def _list_sweeps(session: Session, search: SearchRow) -> Iterator[tuple[Any, Mapping[str, Any], Timed]]:
-    """Yield each node's latest sweep with its times, the fastest node's first, at most MOST_SWEEPS."""
-    title = NodeRow.idea["title"].as_string().label("title")
-    query = (
-        select(
-            NodeRow.id,
-            NodeRow.seq,
-            title,
-            NodeRow.score,
-            VerdictRow.document["sweep"].label("sweep"),
-            VerdictRow.document["workloads"].label("workloads"),
-        )
+def _list_fastest(session: Session, search: SearchRow) -> Sequence[str]:
+    """List the ids of judged candidates, the fastest first, from the narrow columns of nodes alone."""
+    query = select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.verdict.is_not(None))
+    fastest = query.order_by(NodeRow.score.desc().nulls_last(), NodeRow.seq).limit(MOST_CANDIDATES)
+    return session.scalars(fastest).all()
+
+
+def _read_sweeps(session: Session, node_ids: Sequence[str], slower: list[str]) -> Iterator[tuple[Any, Timed]]:
+    """Yield the sweeps of nodes with their times, in the order of the nodes, at most MOST_COUNTED.
+
+    The nodes that were not looked at for that are added to `slower`.
+    """
+    columns = (
+        NodeRow.id,
+        NodeRow.seq,
+        NodeRow.idea["title"].as_string().label("title"),
+        NodeRow.score,
+        VerdictRow.document["sweep"].label("sweep"),
+        VerdictRow.document["workloads"].label("workloads"),
+    )
+    found = 0
+    for start in range(0, len(node_ids), NODES_AT_ONCE):
+        some = node_ids[start : start + NODES_AT_ONCE]
+        query = _select_screenings(some, *columns)
+        rows = {row.id: row for row in session.execute(query) if row.sweep is not None}
+        swept = [node_id for node_id in some if node_id in rows]
+        counted = swept[: MOST_COUNTED - found]
+        for row in map(rows.__getitem__, counted):
+            yield row, time_ratios(row.sweep, {item["id"]: weight_of(item) for item in row.workloads or []})
+        found += len(counted)
+        if found == MOST_COUNTED:
+            slower += [*swept[len(counted) :], *node_ids[start + NODES_AT_ONCE :]]
+            return
+
+
+def _count_sweeps(session: Session, node_ids: Sequence[str]) -> int:
+    """Count the nodes whose present code was swept."""
+    found = 0
+    for start in range(0, len(node_ids), NODES_AT_ONCE):
+        swept = VerdictRow.document["sweep"].as_string().is_not(None)
+        query = _select_screenings(node_ids[start : start + NODES_AT_ONCE], func.count()).where(swept)
+        found += session.scalar(query) or 0
+    return found
+
+
+def _select_screenings(node_ids: Sequence[str], *columns: Any) -> Select[Any]:
+    """Select from the newest screening of the present code of each node: a repair's has no sweep of the code before."""
+    newest = (
+        select(func.max(VerdictRow.id))
         .join(NodeRow, NodeRow.id == VerdictRow.node_id)
-        .where(
-            VerdictRow.search_id == search.id,
-            VerdictRow.level == "screen",
-            VerdictRow.document["sweep"].as_string().is_not(None),
-        )
-        .order_by(NodeRow.score.desc().nulls_last(), NodeRow.seq, VerdictRow.id.desc())
-        .execution_options(yield_per=ROWS_AT_ONCE)
+        .where(VerdictRow.node_id.in_(node_ids), VerdictRow.level == "screen", VerdictRow.source == NodeRow.source)
+        .group_by(VerdictRow.node_id)
     )
-    found, last = 0, None
-    for row in session.execute(query):
-        if row.id == last:
-            continue  # an earlier one of the same node
-        found, last = found + 1, row.id
-        if found > MOST_SWEEPS:
-            break
-        weights = {item["id"]: weight_of(item) for item in row.workloads or []}
-        yield row, row.sweep, time_ratios(row.sweep, weights)
+    return (
+        select(*columns)
+        .select_from(VerdictRow)
+        .join(NodeRow, NodeRow.id == VerdictRow.node_id)
+        .where(VerdictRow.id.in_(newest))
+    )
 
 
 def _make_candidate(node: Any, sweep: Mapping[str, Any], timed: Timed) -> SweptCandidate:

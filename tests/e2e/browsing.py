@@ -158,7 +158,7 @@ def pages_of(base: str, search: str) -> dict[str, str]:
     return {
         "searches": "/",
         "submit": "/searches/new",
-        **{tab: f"{one}?tab={tab}" for tab in ("tree", "list", "progress", "story", "spec")},
+        **{tab: f"{one}?tab={tab}" for tab in ("tree", "list", "progress", "mattered", "story", "spec")},
         **{f"node-{view}": f"{one}?tab=tree&node={node}&view={view}" for view in VIEWS},
         "kernels": "/kernels",
         "kernel": f"/kernels/{kernel}",

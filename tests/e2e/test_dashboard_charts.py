@@ -89,6 +89,19 @@ def test_charts_are_large_whole_and_reachable(
         visit.is_clean()
 
 
+def test_what_mattered_in_a_search_leads_to_the_candidate_that_was_best(chromium: Browser, house: House) -> None:
+    with visiting(chromium, house.url, reduced_motion="reduce") as visit:
+        page = visit.open(f"/searches/{house.search}?tab=mattered")
+        expect(page.get_by_text(re.compile("The technique explains .* of the variance"))).to_be_visible()
+        slice_of = page.get_by_role("application", name=re.compile("Slice of BLOCK"))
+        slice_of.press("Home")
+        expect(slice_of).to_contain_text("BLOCK=32")
+        slice_of.press("Enter")
+        expect(page).to_have_url(re.compile("tab=mattered&node=nd_"))
+        visit.is_clean()
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_what_mattered_in_a_search_is_drawn_and_reachable(
     chromium: Browser, house: House, size: tuple[int, int], scheme: Literal["light", "dark"]
@@ -101,7 +114,6 @@ def test_what_mattered_in_a_search_is_drawn_and_reachable(
         for measure, axis in (("Tried", "candidates, %"), ("Gain", "median and range"), ("Cost", "US dollars")):
             mattered.get_by_role("button", name=measure, exact=True).click()
             expect(mattered.locator("svg text").filter(has_text=axis)).to_be_visible()
-        expect(page.get_by_text(re.compile("The technique explains .* of the variance"))).to_be_visible()
         open_large(page, "What mattered: tunables")
         parallel = page.get_by_role("application", name=re.compile("Parallel coordinates"))
         parallel.press("Home")
@@ -114,14 +126,10 @@ def test_what_mattered_in_a_search_is_drawn_and_reachable(
         assert overflow_px(page) <= 0
         assert small_text(page) == []
         assert barriers(page) == []
-        slice_of = page.get_by_role("application", name=re.compile("Slice of BLOCK"))
-        slice_of.press("Home")
-        expect(slice_of).to_contain_text("BLOCK=32")
-        slice_of.press("Enter")
-        expect(page).to_have_url(re.compile("tab=mattered&node=nd_"))
         visit.is_clean()
 
 
+@pytest.mark.nightly
 def test_a_swept_candidate_says_which_tunable_mattered(chromium: Browser, house: House) -> None:
     with visiting(chromium, house.url) as visit:
         page = visit.open(f"/searches/{house.search}?tab=list&node={house.best}&view=workloads")

@@ -39,7 +39,7 @@ INVISIBLE = ("\u202e", "\u2066", "\u2069", "\u200b", "\x1b")
 PAGES = (
     "/campaigns", "/campaigns/cm_bad",
     "/", "/kernels", "/kernels/kn_0", "/kernels/compare?a=kn_0&b=kn_0", "/asks", "/asks/ak_0", "/system", "/about",
-    *(f"/searches/sr_seed?tab={tab}" for tab in ("tree", "list", "progress", "asks", "story", "spec")),
+    *(f"/searches/sr_seed?tab={tab}" for tab in ("tree", "list", "progress", "mattered", "asks", "story", "spec")),
     *(f"/searches/sr_seed?tab=list&node=nd_bad&view={view}" for view in VIEWS),
     f"/searches/new?op={PAYLOADS[0]}", f"/searches/{PAYLOADS[0]}", f"/{PAYLOADS[2]}",
 )  # fmt: skip

@@ -131,6 +131,7 @@ def _make_verdict(search: SearchRow, node: NodeRow, sweep: dict[str, Any]) -> Ve
         level="screen",
         verdict="accepted",
         gate="time",
+        source=node.source,
         document={**document, "sweep": sweep},
         created_at=search.created_at,
     )

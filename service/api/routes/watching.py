@@ -60,15 +60,27 @@ def get_progress(search_id: str, service: ServiceDependency) -> ProgressDocument
         return make_progress(session, row, service.alive_after_s)
 
 
-@router.get("/{search_id}/mattered", summary="What mattered", responses=document_problems(NotFound))
-def get_mattered(search_id: str, service: ServiceDependency) -> MatteredDocument:
+@router.get(
+    "/{search_id}/mattered",
+    summary="What mattered",
+    response_model=MatteredDocument,
+    responses=document_problems(NotFound),
+)
+def get_mattered(search_id: str, service: ServiceDependency) -> Response:
     """Get what mattered in a search: how much its techniques and its tunables explain, and every swept configuration.
 
     Tunables of one name in several candidates count as one; each sweep's times are relative to its chosen
-    configuration."""
+    configuration. The answer may be 15 s old, which its `as_of` tells."""
+
+    def make() -> bytes:
+        with service.db.reading() as session:
+            row = service.row(session, SearchRow, search_id, "search")
+            return make_mattered(session, row).model_dump_json().encode()
+
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        return make_mattered(session, row)
+        key, changed_at = (row.id, row.state), row.updated_at  # one that has ended is told of as it ended
+    return Response(service.mattered.get_or_make(key, changed_at, make), media_type="application/json")
 
 
 @router.get(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
 
 from tests.services import migrate, on_both_databases
 from tests.support import steps_support
@@ -25,7 +26,10 @@ from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job, resolve_workload
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.service.api import recent
+from warpsmith.service.api.routes import watching
 from warpsmith.service.views import mattered
+from warpsmith.service.views.mattered import MatteredDocument, make_mattered
 from warpsmith.service.views.watch import OVERLAP_S
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeClient
@@ -346,7 +350,7 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
     assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
     assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
     assert (found["importance"]["configurations"], found["importance"]["tunables"]) == (2, [])
-    assert "fewer than two tunables" in found["importance"]["unclear"]
+    assert "one tunable alone" in found["importance"]["unclear"]
 
 
 @on_both_databases("db")
@@ -360,7 +364,8 @@ def test_what_mattered_is_told_of_all_sweeps_of_a_search(client: TestClient, db:
     assert first["node_id"] == best
     assert [one["score"] for one in others] == sorted((one["score"] for one in others), reverse=True)
     assert len(found["sweeps"]) == len(swept) == found["tunables"]["sweeps"]
-    assert found["left_out"] == found["tunables"]["unused"] == 0
+    assert (found["not_sent"], found["not_counted"], found["tunables"]["unused"]) == (0, 0, 0)
+    assert found["as_of"] == get(client, f"/v1/searches/{search_id}")["updated_at"]
     assert found["tunables"]["configurations"] == sum(len(one["configurations"]) for one in found["sweeps"])
     assert first["configurations"][0] == {"values": first["chosen"], "ratio": 1.0}
     assert (len(first["configurations"]), first["out"]) == (22, 2)
@@ -372,25 +377,92 @@ def test_what_mattered_is_told_of_all_sweeps_of_a_search(client: TestClient, db:
     assert found["techniques"]["share"] > found["techniques"]["by_chance"]
 
 
-def test_of_a_node_the_latest_sweep_counts_and_an_answer_is_bounded(
-    local: TestClient, monkeypatch: pytest.MonkeyPatch
+@on_both_databases("db")
+def test_of_a_node_the_sweep_of_its_present_code_counts(
+    client: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seeded(database(local))
-    found = get(local, "/v1/searches/sr_seed/mattered")
+    monkeypatch.setattr(recent, "KEPT_S", 0.0)
+    seeded(db)
+
+    def find() -> Any:
+        with db.writing() as session:
+            session.get_one(SearchRow, "sr_seed").updated_at += 1
+        return get(client, "/v1/searches/sr_seed/mattered")
+
+    found = find()
     assert (found["sweeps"], found["tunables"]["unclear"]) == ([], "no candidate was swept")
-    with database(local).writing() as session:
+    with db.writing() as session:
         row = session.get_one(VerdictRow, "vd_1")
+        columns = [column.key for column in VerdictRow.__table__.columns]
+        node = session.get_one(NodeRow, row.node_id)
+        node.source = row.source = "first"
         row.level, row.document = "screen", {**row.document, "sweep": make_sweep(random.Random(1))}
         sweep = make_sweep(random.Random(2), {"ROWS": (1, 2, 4, 8), "WARPS": (1, 2)})
         again = {"id": "vd_1_later", "attempt_id": "at_3", "document": {**row.document, "sweep": sweep}}
-        columns = [column.key for column in VerdictRow.__table__.columns]
         session.add(VerdictRow(**{name: getattr(row, name) for name in columns} | again))
-    [only] = get(local, "/v1/searches/sr_seed/mattered")["sweeps"]
-    assert set(only["chosen"]) == {"ROWS", "WARPS"}
-    monkeypatch.setattr(mattered, "MOST_SENT", 7)
-    found = get(local, "/v1/searches/sr_seed/mattered")
-    assert (found["sweeps"], found["left_out"], found["tunables"]["sweeps"]) == ([], 1, 1)
-    problem(local.get("/v1/searches/sr_none/mattered"), 404, "not-found")
+    [only] = find()["sweeps"]
+    assert set(only["chosen"]) == {"ROWS", "WARPS"}, "the newest of two of one code"
+    with db.writing() as session:
+        session.get_one(NodeRow, node.id).source = "repaired"
+    assert find()["sweeps"] == [], "the repair has no tunables, or was not screened yet"
+    with db.writing() as session:
+        session.get_one(NodeRow, node.id).source = "first"
+        later = session.get_one(VerdictRow, "vd_1_later")
+        later.document = {name: part for name, part in later.document.items() if name != "sweep"}
+    assert find()["sweeps"] == [], "the newest screening had no sweep"
+    problem(client.get("/v1/searches/sr_none/mattered"), 404, "not-found")
+
+
+@on_both_databases("db")
+def test_an_answer_of_what_mattered_is_bounded_and_says_by_how_much(
+    client: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search_id = grow(db)
+
+    def find(**bounds: int) -> Any:
+        for name, value in bounds.items():
+            monkeypatch.setattr(mattered, name, value)
+        with db.reading() as session:
+            return make_mattered(session, session.get_one(SearchRow, search_id))
+
+    whole = find(NODES_AT_ONCE=7)
+    count = len(whole.sweeps)
+    assert count == whole.tunables.sweeps > 10
+    first = len(whole.sweeps[0].configurations)
+    found = find(MOST_SENT=first)
+    assert ([one.seq for one in found.sweeps], found.not_sent) == ([whole.sweeps[0].seq], count - 1)
+    assert (found.tunables, found.not_counted) == (whole.tunables, 0)
+    found = find(MOST_COUNTED=4)
+    assert (len(found.sweeps), found.not_sent, found.tunables.sweeps, found.not_counted) == (1, 3, 4, count - 4)
+    found = find(MOST_CANDIDATES=1)
+    assert (len(found.sweeps), found.not_sent, found.not_counted) == (1, 0, 0)
+
+
+def test_what_mattered_is_made_once_for_all_who_ask(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded(database(local))
+    made: list[str] = []
+
+    def make(session: Session, row: SearchRow) -> MatteredDocument:
+        made.append(row.state)
+        return make_mattered(session, row)
+
+    def change(**columns: Any) -> None:
+        with database(local).writing() as session:
+            session.execute(update(SearchRow).where(SearchRow.id == "sr_seed").values(**columns))
+
+    monkeypatch.setattr(watching, "make_mattered", make)
+    path = "/v1/searches/sr_seed/mattered"
+    first = get(local, path)
+    change(updated_at=first["as_of"] + 1)
+    assert get(local, path) == first
+    change(state="cancelled")
+    assert get(local, path)["as_of"] == first["as_of"] + 1, "the last answer is of the search as it ended"
+    monkeypatch.setattr(recent, "KEPT_S", 0.0)
+    get(local, path)
+    assert len(made) == 2, "nothing has changed"
+    change(updated_at=first["as_of"] + 2)
+    assert get(local, path)["as_of"] == first["as_of"] + 2
+    assert len(made) == 3
 
 
 def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestClient) -> None:

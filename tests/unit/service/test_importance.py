@@ -96,9 +96,10 @@ def test_configurations_that_are_out_are_not_used() -> None:
     ("sweep", "why"),
     [
         (swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), "found 4 timed, expected at least 5"),
-        (swept(lambda at: 0.1 * at["A"], {"A": (1, 2, 3, 4), "B": (1,)}), "fewer than two tunables"),
+        (swept(lambda at: 0.1 * at["A"], {"A": (1, 2, 3, 4), "B": (1,)}), "fewer than two tunables had several values"),
+        (swept(lambda at: 0.1 * at["A"], {"A": (1, 2, 3, 4)}), "one tunable alone"),
         (swept(lambda at: 0.0), "measured the same"),
-        ({"chosen": {"A": 1}, "configurations": [], "seconds": 1.0}, "fewer than two tunables"),
+        ({"chosen": {"A": 1}, "configurations": [], "seconds": 1.0}, "no configuration was timed"),
     ],
 )
 def test_what_cannot_be_told_is_said(sweep: dict[str, Any], why: str) -> None:
@@ -107,7 +108,7 @@ def test_what_cannot_be_told_is_said(sweep: dict[str, Any], why: str) -> None:
     assert why in (found.unclear or "")
 
 
-def test_several_sweeps_add_their_squares() -> None:
+def test_several_sweeps_count_alike() -> None:
     slow = time_ratios(swept(lambda at: 0.3 * math.log2(at["A"]) + 0.1 * math.log2(at["B"])), {})
     found = explain_sweeps([slow, slow])
     assert shares(found) == pytest.approx({"A": 0.9, "B": 0.1}), "twice the same says the same"
@@ -116,9 +117,12 @@ def test_several_sweeps_add_their_squares() -> None:
     reversed_ = time_ratios(swept(lambda at: -0.3 * math.log2(at["A"]) - 0.1 * math.log2(at["B"])), {})
     assert shares(explain_sweeps([slow, reversed_])) == pytest.approx({"A": 0.9, "B": 0.1}), "within each candidate"
 
-    # Squares of 9 configurations: A explains 6 x 0.09 of 6 x 0.10 in one, 6 x 0.01 of 6 x 0.10 in the other.
     other = time_ratios(swept(lambda at: 0.1 * math.log2(at["A"]) + 0.3 * math.log2(at["B"])), {})
     assert shares(explain_sweeps([slow, other])) == pytest.approx({"A": 0.5, "B": 0.5})
+
+    # Differences ten times as large make a hundred times the squares, and no more of a share.
+    large = time_ratios(swept(lambda at: 1.0 * math.log2(at["A"]) + 3.0 * math.log2(at["B"])), {})
+    assert shares(explain_sweeps([slow, slow, large])) == pytest.approx({"A": 1.9 / 3, "B": 1.1 / 3})
 
 
 def test_a_tunable_is_judged_by_the_sweeps_that_vary_it() -> None:
@@ -127,7 +131,7 @@ def test_a_tunable_is_judged_by_the_sweeps_that_vary_it() -> None:
     second = time_ratios(swept(lambda at: 0.3 * math.log2(at["C"]), grid), {})
     few = time_ratios(swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), {})
     found = explain_sweeps([first, second, few])
-    assert shares(found) == pytest.approx({"C": 1.0, "A": 0.54 / 1.14, "B": 0.1})
+    assert shares(found) == pytest.approx({"C": 1.0, "A": 0.45, "B": 0.1})
     assert {one.name: (one.values, one.sweeps) for one in found.tunables} == {"A": (4, 2), "B": (3, 1), "C": (3, 1)}
     assert (found.sweeps, found.unused, found.configurations) == (3, 1, 18)
 
@@ -135,7 +139,24 @@ def test_a_tunable_is_judged_by_the_sweeps_that_vary_it() -> None:
 def test_sweeps_of_which_none_can_tell_say_so_once() -> None:
     few = time_ratios(swept(lambda at: 0.1 * at["A"], {"A": (1, 2), "B": (1, 2)}), {})
     assert "none of 2 sweeps can tell" in (explain_sweeps([few, few]).unclear or "")
+    one = time_ratios(swept(lambda at: 0.1 * at["A"], {"A": (1, 2, 3, 4)}), {})
+    assert explain_sweeps([one, one]).unclear == (
+        "none of 2 sweeps can tell, all of them because: one tunable alone has nothing to be compared with"
+    )
+    assert "2 of them because: one tunable alone" in (explain_sweeps([few, one, one]).unclear or ""), "most first"
     assert explain_sweeps([]).unclear == "no candidate was swept"
+
+
+def test_what_has_no_logarithm_is_left_out() -> None:
+    sweep = swept(lambda at: 0.3 * math.log2(at["A"]), {"A": (1, 2, 4), "B": (1, 2, 4, 8)})
+    for one in sweep["configurations"]:
+        if one["values"]["B"] == 8:
+            one["time_us"] = {"x": 0.0}
+    assert explain_times(sweep, {}).configurations == 9
+    sweep["configurations"][0]["time_us"] = {"x": 0.0}
+    assert time_ratios(sweep, {}) == [], "nothing to compare with: the chosen one's time is not known"
+    gains = [("a", 2.0), ("a", 2.0), ("b", 1.0), ("b", 1.0)]
+    assert explain_gains([*gains, ("b", 0.0)]) == explain_gains(gains)
 
 
 def test_the_technique_is_weighed_as_a_tunable_is() -> None:

@@ -99,7 +99,9 @@ function Panel({ tab, search }: { tab: TabKey; search: SearchDocument }) {
     case "progress":
       return <ProgressTab searchId={search.id} />;
     case "mattered":
-      return <MatteredTab searchId={search.id} ended={ENDED.has(search.state)} />;
+      return (
+        <MatteredTab searchId={search.id} ended={ENDED.has(search.state)} updatedAt={search.updated_at} />
+      );
     case "asks":
       return <AskList searchId={search.id} />;
     case "story":

@@ -51,7 +51,12 @@ export function ImportancePlot({ importance }: { importance: Importance }) {
       y={y}
       height={tunables.length * ROW}
       legend={[
-        { label: `Of ${format.count(configurations)} configurations, by this tunable alone`, tone: "accent" },
+        {
+          label: several
+            ? "By this tunable alone: the mean over the sweeps that vary it"
+            : `Of ${format.count(configurations)} configurations, by this tunable alone`,
+          tone: "accent",
+        },
         { label: "Expected if it did nothing", tone: "warn", shape: "diamond" },
       ]}
       targets={targets}

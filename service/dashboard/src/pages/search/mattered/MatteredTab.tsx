@@ -12,9 +12,17 @@ import { SlicePlots } from "./SlicePlots";
 import { setsOf, stepsOf } from "./swept";
 
 /** What the search's techniques came to, and what the numbers that candidates left open to the judge did. */
-export default function MatteredTab({ searchId, ended }: { searchId: string; ended: boolean }) {
+export default function MatteredTab({
+  searchId,
+  ended,
+  updatedAt,
+}: {
+  searchId: string;
+  ended: boolean;
+  updatedAt: number;
+}) {
   const progress = useProgress(searchId);
-  const mattered = useMattered(searchId, ended);
+  const mattered = useMattered(searchId, ended, updatedAt);
   return (
     <div className={styles.stack}>
       <Loading query={progress}>
@@ -54,7 +62,7 @@ function TechniqueShare({ candidates, share, by_chance, unclear }: MatteredDocum
 }
 
 function Tunables({ mattered }: { mattered: MatteredDocument }) {
-  const { tunables, sweeps, left_out } = mattered;
+  const { tunables, sweeps, not_sent, not_counted } = mattered;
   if (tunables.sweeps === 0)
     return (
       <EmptyState title="No candidate was swept">
@@ -68,18 +76,23 @@ function Tunables({ mattered }: { mattered: MatteredDocument }) {
         <ImportancePlot importance={tunables} />
         {tunables.unclear === null && tunables.sweeps > 1 && (
           <p className={styles.note}>
-            Within each candidate, over {format.count(tunables.sweeps - tunables.unused)} sweeps; tunables of
-            the same name count as one.
+            Within each candidate, over {format.count(tunables.sweeps - tunables.unused)} sweeps, each of
+            which counts once; tunables of the same name count as one.
             {tunables.unused > 0 &&
               ` ${format.count(tunables.unused)} more could tell nothing: of one tunable alone, or of too few configurations.`}
           </p>
         )}
       </Card>
       {sweeps.length > 0 && <Configurations mattered={mattered} />}
-      {left_out > 0 && (
+      {not_sent > 0 && (
         <p className={styles.note}>
-          Configurations are drawn of the {format.count(sweeps.length)} fastest candidates with tunables;{" "}
-          {format.count(left_out)} more count above alone.
+          Configurations are drawn of the {format.count(sweeps.length)} fastest candidates with tunables; the
+          sweeps of {format.count(not_sent)} slower ones count above, and are not drawn.
+        </p>
+      )}
+      {not_counted > 0 && (
+        <p className={styles.note}>
+          The sweeps of {format.count(not_counted)} still slower candidates are neither counted nor drawn.
         </p>
       )}
     </>
@@ -135,7 +148,12 @@ function Configurations({ mattered: { sweeps, tunables } }: { mattered: Mattered
         </Field>
       </div>
       <Card>
-        <ParallelPlot key={set.key} names={set.names} configurations={shown} steps={steps} />
+        <ParallelPlot
+          key={`${set.key} ${one?.node_id ?? ALL}`}
+          names={set.names}
+          configurations={shown}
+          steps={steps}
+        />
       </Card>
       <Card>
         <SlicePlots names={set.names} configurations={shown} steps={steps} />

@@ -5,7 +5,8 @@ import styles from "./Mattered.module.css";
 import { SummaryTip, stepItems } from "./SummaryTip";
 import { type Configuration, type StepScale, shiftOf, summarise, type ValueSummary } from "./swept";
 
-const TIME = "Time";
+/** With a space, which no tunable has in its name: one may be called Time. */
+const TIME = "the time";
 const LEAST_SPAN = 1.01;
 const MOST_ROWS = 100;
 /** Of an axis: lines through one value lie side by side, so that their colours are seen. */
@@ -32,9 +33,14 @@ export function ParallelPlot({
     () => names.map((name) => ({ name, values: summarise(configurations, name) })),
     [names, configurations],
   );
-  const most = configurations.reduce((greatest, { ratio }) => Math.max(greatest, ratio), LEAST_SPAN);
+  const [least, most] = useMemo(() => spanOf(configurations), [configurations]);
   const x = useMemo<AxisSpec>(
-    () => ({ kind: "band", domain: [...names, TIME], label: "", format: visible }),
+    () => ({
+      kind: "band",
+      domain: [...names, TIME],
+      label: "",
+      format: (key) => (key === TIME ? "Time" : visible(key)),
+    }),
     [names],
   );
   const strands = useMemo(() => {
@@ -47,7 +53,7 @@ export function ParallelPlot({
           x: name,
           y: (at.get(one.values[name] ?? Number.NaN) ?? 0) + SPREAD * shiftOf(index),
         })),
-        { x: TIME, y: timePlace(one.ratio, most) },
+        { x: TIME, y: timePlace(one.ratio, least, most) },
       ],
     }));
     // The fastest are drawn last, above the others.
@@ -56,7 +62,7 @@ export function ParallelPlot({
       strands: lines.flatMap((line) => (line.passes && line.tone === tone ? [line.points] : [])),
     }));
     return { groups, behind: lines.flatMap(({ passes, points }) => (passes ? [] : [points])) };
-  }, [axes, configurations, only, steps, most]);
+  }, [axes, configurations, only, steps, least, most]);
   const targets = axes.flatMap(({ name, values }) => {
     const at = placesOf(values);
     return values.map(
@@ -126,7 +132,7 @@ export function ParallelPlot({
           ...axes.map(({ name, values }) => ({ key: name, ticks: ticksOf(values) })),
           {
             key: TIME,
-            ticks: [0, 0.5, 1].map((at) => ({ at, label: format.ratio(most ** at) })),
+            ticks: [0, 0.5, 1].map((at) => ({ at, label: format.ratio(least * (most / least) ** at) })),
           },
         ]}
       />
@@ -151,6 +157,14 @@ function ticksOf(values: readonly ValueSummary[]) {
     .map(([value, at]) => ({ at, label: String(value) }));
 }
 
-function timePlace(ratio: number, most: number): number {
-  return Math.max(0, Math.log(ratio) / Math.log(most));
+/** The least and the greatest ratio, 1 between them: a chosen one that was timed again may not be the fastest. */
+function spanOf(configurations: readonly Configuration[]): [number, number] {
+  return configurations.reduce<[number, number]>(
+    ([low, high], { ratio }) => [Math.min(low, ratio), Math.max(high, ratio)],
+    [1, LEAST_SPAN],
+  );
+}
+
+function timePlace(ratio: number, least: number, most: number): number {
+  return Math.log(ratio / least) / Math.log(most / least);
 }

@@ -107,6 +107,25 @@ test("a value that is chosen on an axis leaves the configurations with it, until
   expect([faint(), rows()]).toEqual([0, 4]);
 });
 
+test("a tunable may be called Time, and a configuration be faster than the chosen one", () => {
+  const timed = setsOf(
+    [
+      candidate(1, [
+        { values: { Time: 1, B: 2 }, ratio: 1 },
+        { values: { Time: 2, B: 2 }, ratio: 0.5 },
+        { values: { Time: 1, B: 4 }, ratio: 2 },
+      ]),
+    ],
+    ["Time"],
+  )[0];
+  const { container } = draw(
+    <ParallelPlot names={["Time", "B"]} configurations={timed?.configurations ?? []} steps={steps} />,
+  );
+  const labels = [...container.querySelectorAll("svg text")].map(({ textContent }) => textContent);
+  expect(labels.filter((label) => label === "Time")).toHaveLength(2);
+  expect(labels).toEqual(expect.arrayContaining(["0.50x", "1.00x", "2.00x"]));
+});
+
 test("a pair's cells hold mean or best, and the two selects never name the same tunable", async () => {
   draw(<PairPlot names={names} configurations={shown} />);
   const cells = () =>
