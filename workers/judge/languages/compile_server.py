@@ -68,13 +68,6 @@ def _load_cute_dsl() -> None:
         cutedsl_build.dsl()
 
 
-def _load_tilelang() -> None:
-    from warpsmith.kernels_db.runtime import HostError, tilelang_build  # noqa: PLC0415 - late, as all that is preloaded
-
-    with contextlib.suppress(HostError):
-        tilelang_build.package()
-
-
 _STEPS = (
     _import_modules,
     _import_dynamo,
@@ -82,7 +75,6 @@ _STEPS = (
     _hash_triton,
     _load_nvrtc,
     _load_cute_dsl,
-    _load_tilelang,
 )
 
 
