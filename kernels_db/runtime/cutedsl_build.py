@@ -91,30 +91,45 @@ def build(
         HostError: the DSL is not installed, or cannot be used.
     """
     target = architecture(arch)
-    plain = inspect.unwrap(function)
-    parts = {
-        "abi": ABI,
-        "dsl": version(),
-        "source": Path(plain.__code__.co_filename).read_text("utf-8"),
-        "function": plain.__qualname__,
-        "arguments": [asdict(one) if isinstance(one, TensorFacts) else [type(one).__name__, one] for one in arguments],
-        "arch": target,
-    }
+    parts = {"abi": ABI, "dsl": version(), "arch": target, **called(inspect.unwrap(function), arguments)}
     directory = cache_directory(cache_dir)
     key = content_key(parts)
-    found = find(directory, key, ".launches")
-    if found is not None:
-        cubin = Build(found.path.with_suffix(".cubin"), found.log, found.seconds, True)
-        return Compiled(cubin, _read(found.path.read_text()))
+    kept = find_pair(directory, key)
+    if kept is not None:
+        return Compiled(kept[0], _read(kept[1]))
     start = time.perf_counter()
     with workspace(directory) as place:
         code, made = _compiled(function, arguments, target, place)
-        (place / "kernel.cubin").write_bytes(code)
-        (place / "kernel.launches").write_text(_written(made))
-        seconds = time.perf_counter() - start
-        cubin = publish(directory, key, ".cubin", place / "kernel.cubin", log="", seconds=seconds)
-        publish(directory, key, ".launches", place / "kernel.launches", log="", seconds=seconds)
-    return Compiled(cubin, made)
+        return Compiled(publish_pair(directory, key, place, code, _written(made), start), made)
+
+
+def called(function: Callable[..., Any], arguments: Sequence[Argument]) -> dict[str, Any]:
+    """Return what a build depends on of a function, which nothing wraps, and of its arguments."""
+    return {
+        "source": Path(function.__code__.co_filename).read_text("utf-8"),
+        "function": function.__qualname__,
+        "arguments": [asdict(one) if isinstance(one, TensorFacts) else [type(one).__name__, one] for one in arguments],
+    }
+
+
+def find_pair(directory: Path, key: str) -> tuple[Build, str] | None:
+    """Find a cubin of the cache, and the text of what it launches."""
+    found = find(directory, key, ".launches")
+    if found is None:
+        return None
+    return Build(found.path.with_suffix(".cubin"), found.log, found.seconds, True), found.path.read_text()
+
+
+def publish_pair(
+    directory: Path, key: str, place: Path, code: bytes, launched: str, start: float, log: str = ""
+) -> Build:
+    """Keep a cubin and the text of what it launches, built since `start` of `time.perf_counter`, through `place`."""
+    (place / "kernel.cubin").write_bytes(code)
+    (place / "kernel.launches").write_text(launched)
+    seconds = time.perf_counter() - start
+    cubin = publish(directory, key, ".cubin", place / "kernel.cubin", log=log, seconds=seconds)
+    publish(directory, key, ".launches", place / "kernel.launches", log="", seconds=seconds)
+    return cubin
 
 
 def version() -> str:

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .cache import Build, cache_directory, content_key, find, publish, workspace
+from .cache import Build, cache_directory, content_key, workspace
 from .cuda_build import core, errors, first_error, include_paths, toolchain
-from .cutedsl_build import Argument, TensorFacts, architecture
+from .cutedsl_build import Argument, TensorFacts, architecture, called, find_pair, publish_pair
 from .errors import CompileError, HostError, trim_log
 from .tilelang_host import KernelLaunch, TensorMap, launches
 
@@ -64,32 +64,19 @@ def build(function: Any, arguments: Sequence[Argument], arch: str, *, cache_dir:
         CompileError: it does not compile for these arguments, or its host code does more than launch.
         HostError: TileLang is not installed, or cannot be used.
     """
-    target, plain = architecture(arch), inspect.unwrap(function.orig_func)
-    parts = {
-        "abi": ABI,
-        "tilelang": version(),
-        "source": Path(plain.__code__.co_filename).read_text("utf-8"),
-        "function": plain.__qualname__,
-        "arguments": [asdict(one) if isinstance(one, TensorFacts) else [type(one).__name__, one] for one in arguments],
-        "arch": target,
-        **dict(toolchain()),
-    }
+    target = architecture(arch)
+    function_facts = called(inspect.unwrap(function.orig_func), arguments)
+    parts = {"abi": ABI, "tilelang": version(), "arch": target, **function_facts, **dict(toolchain())}
     directory = cache_directory(cache_dir)
     key = content_key(parts)
-    found = find(directory, key, ".launches")
-    if found is not None:
-        cubin = Build(found.path.with_suffix(".cubin"), found.log, found.seconds, True)
-        return Compiled(cubin, _read(found.path.read_text()))
+    kept = find_pair(directory, key)
+    if kept is not None:
+        return Compiled(kept[0], _read(kept[1]))
     start = time.perf_counter()
     source, made = lowered(function, arguments, target)
     code, log = _compiled(source, target)
     with workspace(directory) as place:
-        (place / "kernel.cubin").write_bytes(code)
-        (place / "kernel.launches").write_text(_written(made))
-        seconds = time.perf_counter() - start
-        cubin = publish(directory, key, ".cubin", place / "kernel.cubin", log=log, seconds=seconds)
-        publish(directory, key, ".launches", place / "kernel.launches", log="", seconds=seconds)
-    return Compiled(cubin, made)
+        return Compiled(publish_pair(directory, key, place, code, _written(made), start, log), made)
 
 
 def version() -> str:
