@@ -29,6 +29,7 @@ MODULES = (
     "patterns.py",
     "places.py",
     "rewriting.py",
+    "seams.py",
     "served.py",
     "trial.py",
     "turns.py",

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from warpsmith.kernels_db.runtime.cache import cache_directory
-from warpsmith.workers.judge.clock.timing import ratio_with_interval
+from warpsmith.workers.judge.clock.timing import Samples, ratio_with_interval
 
 from . import inductor
 from .patterns import keep
@@ -39,6 +39,9 @@ FEWEST_ROUNDS = 6
 """With fewer, resampling rounds says nothing of a 95 % interval."""
 WORTH = 1.01
 """Times as fast as Inductor's code, at least: what Inductor cannot fuse costs its neighbours something."""
+CLEAR = 1.1
+"""Times as fast as Inductor's code, at the low end of the first rounds' interval: more rounds would not change the
+answer. They would not either where its high end is below 1."""
 SEEN = 0.9
 Values = Literal["normal", "large", "with NaN"]
 VALUES: tuple[Values, ...] = get_args(Values)
@@ -47,7 +50,7 @@ _TOLD = {"normal": "", "with NaN": " (inputs with a NaN)"}
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
 HALVINGS = 4
 """Of large values on which PyTorch's own results are not finite: down to some that are hardly larger than normal."""
-FORMAT = 7
+FORMAT = 8
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -243,7 +246,7 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
         call = through(copies, run)
         return lambda: call
 
-    samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S)
+    samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S, _clear)
     ratio, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
     us, other = (sorted(samples[name])[len(samples[name]) // 2] / len(copies) for name in ("kernel", "inductor"))
     rounds = len(samples["kernel"])
@@ -251,6 +254,12 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
         return Decision("", f"{rounds} rounds of timing do not tell whether it is faster", False, us, other)
     slow = f"it is not surely faster than Inductor's code: {ratio:.2f}x [{low:.2f}, {high:.2f}]"
     return Decision("", "" if low > WORTH else slow, True, us, other, (low, high))
+
+
+def _clear(samples: Samples) -> bool:
+    """Return whether a few rounds have told whether a kernel pays."""
+    _, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
+    return low > CLEAR or high < 1
 
 
 def past_cache(inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:

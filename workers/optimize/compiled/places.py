@@ -7,7 +7,7 @@ import graphlib
 import hashlib
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,14 @@ class Region:
     def tensors(self) -> list[torch.Tensor]:
         """What flows in: tensors without memory, of the sizes of the call that is compiled."""
         return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
+
+    def on(self, moved: Mapping[fx.Node, fx.Node]) -> Region:
+        """Return the same place in a copy of its graph: `moved` is each node's there."""
+        own = self.match
+        nodes = [tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes)]
+        there = Region(self.kernel, match.Match(*nodes, own.numbers))
+        vars(there).update({name: vars(self)[name] for name in ("tensors", "key") if name in vars(self)})
+        return there
 
     @functools.cached_property
     def key(self) -> str:
@@ -129,6 +137,15 @@ class Found:
 
     regions: list[Region]
     misses: list[tuple[Region, str]]
+
+    def on(self, before: fx.Graph, graph: fx.Graph) -> Found | None:
+        """Return the same on a copy of the graph in which it was found; None where it is no copy."""
+        if [(node.op, node.target) for node in before.nodes] != [(node.op, node.target) for node in graph.nodes]:
+            return None
+        moved = dict(zip(before.nodes, graph.nodes, strict=True))
+        return Found(
+            [region.on(moved) for region in self.regions], [(region.on(moved), why) for region, why in self.misses]
+        )
 
 
 def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
