@@ -81,7 +81,8 @@ def compile_rewritten(
         found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched")
     else:
         shared = tuple(share_heads(graph))
-        given = {kernel.name: kernel for kernel in serve(tensors)}
+        with inductor.phase("kernels"):
+            given = {kernel.name: kernel for kernel in serve(tensors)}
         without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
         serving = [kernel for name, kernel in given.items() if name not in without]
         rewritten = compile_with(serving, graph, inputs, patches, keep, tried=tried)

@@ -63,6 +63,13 @@ def uncaptured(compiled: Compiled) -> str:
     return str(getattr(compiled, "disabled_cudagraphs_reason", None) or "")
 
 
+def phase(name: str) -> AbstractContextManager[Any]:
+    """Note the seconds inside among PyTorch's own times of compiling, as `warpsmith.NAME`."""
+    from torch._dynamo.utils import dynamo_timed  # noqa: PLC0415 - as above
+
+    return cast("AbstractContextManager[Any]", dynamo_timed(f"warpsmith.{name}"))
+
+
 def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
     """Return what a mode and options change of Inductor's configuration. Raises RuntimeError for an unknown mode."""
     return {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}

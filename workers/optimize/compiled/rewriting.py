@@ -100,7 +100,8 @@ def compile_with(
     if gain is not None and gain.sure:
         keep_file(whole, asdict(gain))
         return Rewritten(compiled, placed, gain=gain)
-    plain = inductor.compile_graph(inductor.copied(graph), inputs, without)
+    with inductor.phase("without_kernels"):
+        plain = inductor.compile_graph(inductor.copied(graph), inputs, without)
     both = Trial(compiled, plain, device, functools.partial(keep_file, whole))
     return Rewritten(both.call, placed, both)
 
@@ -170,7 +171,8 @@ class _Rewriter:
             except Exception:  # Inductor wraps what a pass raises
                 if not self.unknown:
                     raise
-                self.choices.decide(self.unknown)
+                with inductor.phase("decisions"):
+                    self.choices.decide(self.unknown)
                 self.unknown = []
                 continue
             if inductor.uncaptured(compiled):
@@ -198,7 +200,8 @@ class _Rewriter:
         before, self._found = self._found, None
         found = before[1].on(before[0], graph) if before is not None else None
         if found is None:
-            found = find(graph, self._kernels)
+            with inductor.phase("places"):
+                found = find(graph, self._kernels)
         self._found = graph, found
         return found
 

@@ -120,5 +120,5 @@ class Served(Rows):
         def reference(*given: torch.Tensor) -> Any:
             return self._run(*self.kernel.arguments(given, marks))
 
-        with inductor.unheard():
+        with inductor.unheard(), inductor.phase("references"):
             return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
