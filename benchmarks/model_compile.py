@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks import models
+from benchmarks.showcase import columns
 from warpsmith.workers.optimize.compiled.handle import Optimized
 
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "WARPSMITH_KERNEL_CACHE": "own/kernels"}
@@ -54,7 +55,7 @@ class Start:
     report: list[str]
 
 
-class ChildFailed(RuntimeError):
+class ChildFailed(RuntimeError):  # noqa: N818 - named for what happened
     """A process that compiles a variant ended without its figures."""
 
 
@@ -66,14 +67,12 @@ def measure(case: models.Case, variants: Sequence[str], kernels: Sequence[str] |
                 yield _started(case, variant, caches, kernels, Path(directory))
 
 
-def _started(
-    case: models.Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path
-) -> Start:
+def _started(case: models.Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path) -> Start:
     command = [sys.executable, "-m", "benchmarks.model_compile", "--case", case.name, "--variant", variant]
     command += [part for each in kernels or () for part in ("--kernels", each)]
     own = {name: str(directory / place) for name, place in CACHES.items()}
     try:
-        ran = subprocess.run(  # noqa: S603 - this file
+        ran = subprocess.run(
             command, env=os.environ | own, cwd=models.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
@@ -81,6 +80,27 @@ def _started(
     if ran.returncode:
         raise ChildFailed(f"{case.name}: {variant}: exit status {ran.returncode}\n{ran.stderr[-4000:]}")
     return Start(case.name, variant, caches, **json.loads(ran.stdout.splitlines()[-1]))
+
+
+def run(cases: Sequence[models.Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
+    """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
+    starts: list[Start] = []
+    for case in cases:
+        found: list[Start] = []
+        try:
+            for each in measure(case, variants, kernels):
+                found.append(each)
+                print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
+                if file is not None:
+                    file.write_text(json.dumps([asdict(one) for one in [*starts, *found]], indent=1))
+        except ChildFailed as error:
+            print(error, file=sys.stderr)
+            return 1
+        starts += found
+        print(f"\n{case.name}\n{columns(table(found, variants[0]))}", flush=True)
+        for each in found:
+            print("\n".join([told(each), *(f"  {line}" for line in each.report)]), flush=True)
+    return 0
 
 
 def table(starts: Sequence[Start], beside: str) -> list[list[str]]:
@@ -99,7 +119,7 @@ def told(start: Start) -> str:
     """Say where a start's seconds went; phases lie within one another."""
     longest = sorted(start.phases.items(), key=lambda each: -each[1])
     parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in longest if seconds >= TOLD_S)
-    return f"{start.variant}, caches {start.caches}: {parts or 'no phase of half a second'}"
+    return f"{start.variant}, caches {start.caches}: first call {start.first_s:.1f} s; {parts or 'no phase is long'}"
 
 
 def start(case: models.Case, variant: str, kernels: Sequence[str] | None, device: torch.device) -> dict[str, Any]:

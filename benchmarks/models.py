@@ -1,7 +1,7 @@
 """Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
     python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
-                                [--seconds S | --compile] [--json FILE]
+                                [--seconds S [--profile] | --compile] [--json FILE]
 
 Classes of `transformers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random, in bfloat16 on a
 GPU (tiny ones in float32 on a CPU, which show the way and no gain); and the samples of `examples/models`, in float32 as
@@ -16,6 +16,8 @@ A call's time is that of a burst of calls by the clock, from an idle device to a
 faster of PyTorch's own, with their 95 % interval. error: the relative L2 error of the results against the model in
 float32 (in float64 where it is in float32 itself), and eager's own; a decode step is compared after several, from a
 fresh cache, with the cache that they left.
+
+With --profile it is told on a GPU where the time of `warpsmith, MODE` goes (`benchmarks.model_where`).
 
 With --compile it is measured instead how long each of PyTorch's own and of `warpsmith, MODE` takes to its first call:
 `benchmarks.model_compile`.
@@ -39,7 +41,7 @@ from typing import Any, cast
 import torch
 
 import warpsmith
-from benchmarks import dlrm
+from benchmarks import dlrm, model_where
 from benchmarks.showcase import ROOT, columns
 from warpsmith.workers.judge.clock.timing import Plan, interleave, ratio_with_interval
 from warpsmith.workers.optimize.compiled.handle import Optimized
@@ -100,6 +102,7 @@ class Row:
     eager_error: float
     cache_difference: float | None = None
     report: list[str] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
 
 
 def build(kind: str, device: torch.device) -> tuple[Any, int]:
@@ -236,7 +239,14 @@ def variant(model: Any, name: str, kernels: Sequence[str] | None) -> Call:
 
 
 def measure(
-    case: Case, device: torch.device, modes: Sequence[str], against: Sequence[str], kernels: Any, seconds: float
+    case: Case,
+    device: torch.device,
+    modes: Sequence[str],
+    against: Sequence[str],
+    kernels: Any,
+    seconds: float,
+    *,
+    profiled: bool,
 ) -> Iterator[Row]:
     """Yield the rows of a case."""
     session = Session(case, device)
@@ -267,14 +277,17 @@ def measure(
     rng = random.Random(0)  # noqa: S311 - the order of measurements
     samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
     own = min(against, key=lambda mode: statistics.median(samples[mode]))
-    for name in calls:
+    for name, call in calls.items():
         ratio, interval = ratio_with_interval(samples[own], samples[name], 0)
         apart = _apart(caches[name], eager_cache) if case.past and name != EAGER else None
-        call = calls[name]
         said = call.report().splitlines() if isinstance(call, Optimized) else []
         ms = statistics.median(samples[name]) / 1e3
         errors = _error(found[name], exact), eager_error, apart
-        yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said)
+        where = []
+        if profiled and device.type == "cuda" and name.startswith(KERNELS):
+            session.rewind(caches[name])
+            where = model_where.told(model_where.spans_of(lambda: session.call(call, caches[name])))  # noqa: B023 - at once
+        yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said, where)
 
 
 def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
@@ -325,6 +338,7 @@ def main() -> int:
         "--kernels", action="append", metavar="DIR", help="an exported package; default: those that ship"
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes, on a GPU")
     parser.add_argument("--compile", action="store_true", help="measure seconds to the first call, in own processes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     arguments = parser.parse_args()
@@ -337,38 +351,23 @@ def main() -> int:
     named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     if arguments.compile:
         print(f"{named}, torch {torch.__version__}")
-        return _measure_starts(cases, [*against, *(KERNELS + mode for mode in modes)], arguments)
+        from benchmarks import model_compile  # noqa: PLC0415 - it takes the cases from here
+
+        variants = list(dict.fromkeys([*modes, *(KERNELS + mode for mode in modes), *against]))
+        return model_compile.run(cases, variants, arguments.kernels, arguments.json)
     print(f"{named}, torch {torch.__version__}; a copy moves {copy_bandwidth(device) / 1e12:.2f} TB/s")
     rows: list[Row] = []
     with torch.no_grad():
         for case in cases:
-            found = list(measure(case, device, modes, against, arguments.kernels, arguments.seconds))
+            found = list(
+                measure(case, device, modes, against, arguments.kernels, arguments.seconds, profiled=arguments.profile)
+            )
             rows += found
             print(f"\n{case.name}\n{columns(_table(found))}", flush=True)
-            print("\n".join(found[-1].report), flush=True)
+            print("\n".join([*found[-1].report, *found[-1].where]), flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
             torch.compiler.reset()
-    return 0
-
-
-def _measure_starts(cases: Sequence[Case], variants: Sequence[str], arguments: argparse.Namespace) -> int:
-    """Print how long each variant of the cases takes to its first call; returns the exit status."""
-    from benchmarks import model_compile  # noqa: PLC0415 - it takes the cases from here
-
-    starts: list[model_compile.Start] = []
-    for case in cases:
-        try:
-            found = list(model_compile.measure(case, variants, arguments.kernels))
-        except model_compile.ChildFailed as error:
-            print(error, file=sys.stderr)
-            return 1
-        starts += found
-        print(f"\n{case.name}\n{columns(model_compile.table(found, variants[0]))}", flush=True)
-        print("\n".join(map(model_compile.told, found)), flush=True)
-        print("\n".join(found[-1].report), flush=True)
-        if arguments.json:
-            arguments.json.write_text(json.dumps([asdict(each) for each in starts], indent=1))
     return 0
 
 

@@ -24,6 +24,7 @@ MODULES = (
     "inputs.py",
     "kept.py",
     "kernel.py",
+    "leads.py",
     "masks.py",
     "match.py",
     "patterns.py",

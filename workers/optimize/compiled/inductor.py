@@ -27,7 +27,7 @@ Compiled = Callable[..., Any]
 Attempts = Callable[[Callable[[], Compiled]], Compiled]
 Pass = Callable[[fx.Graph], None]
 Patches = dict[str, Any]
-_PASS = "post_grad_custom_pre_pass"
+_BEFORE_PATTERNS = "post_grad_custom_pre_pass"
 _SAID_OF_GRAPHS, _SAID_OF_NODES = ("_param_name_to_source",), ("_dynamo_source",)
 """Attributes in which Dynamo leaves word for AOTAutograd (`_try_get_metadata_from_dynamo`), beside `meta`."""
 
@@ -80,7 +80,7 @@ def with_pass(patches: Patches, run: Pass, identity: str | None) -> Patches:
 
     identity: all that decides what the pass does, for Inductor's cache of compiled code; None: nothing is cached.
     """
-    return patches | {_PASS: _pass(run, identity)}
+    return patches | {_BEFORE_PATTERNS: _pass(run, identity)}
 
 
 @functools.cache
@@ -283,7 +283,7 @@ def outside() -> Iterator[None]:
     from torch._inductor import config  # noqa: PLC0415 - as above
 
     with (
-        config.patch({_PASS: None}),
+        config.patch({_BEFORE_PATTERNS: None}),
         tracing(None),
         _disable_current_modes(),
         torch._C._DisablePythonDispatcher(),
