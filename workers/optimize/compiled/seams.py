@@ -62,10 +62,13 @@ def bound(chosen: Sequence[tuple[Region, Decision]], bytes_per_us: float) -> Gai
             return None
         saved += found.us * (found.ci95[0] - 1)
     between = list(dict.fromkeys(node for region, _ in chosen for node in _seams(region)))
-    values = [inductor.sized(node.meta["val"]) for node in between]
-    if None in values:
-        return None
-    size = sum(value.numel() * value.element_size() for value in values if value is not None)
+    size = 0
+    for node in between:
+        value = node.meta.get("val")
+        sized = inductor.sized(value) if isinstance(value, torch.Tensor) else None
+        if sized is None:
+            return None
+        size += sized.numel() * sized.element_size()
     return Gain(saved, len(between) * LAUNCH_US + 2 * size / bytes_per_us)
 
 
