@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks import models
-from benchmarks.showcase import columns
+from benchmarks.showcase import ROOT, columns
 from warpsmith.workers.optimize.compiled.handle import Optimized
 
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "WARPSMITH_KERNEL_CACHE": "own/kernels"}
@@ -73,7 +73,7 @@ def _started(case: models.Case, variant: str, caches: str, kernels: Sequence[str
     own = {name: str(directory / place) for name, place in CACHES.items()}
     try:
         ran = subprocess.run(
-            command, env=os.environ | own, cwd=models.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            command, env=os.environ | own, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise ChildFailed(f"{case.name}: {variant}: found no end after {LIMIT_S:.0f} s") from None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 CALLS = 10
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Kinds of events in a trace that take a GPU's time."""
 LONGEST = 12
 """Kernels that are told by name."""
 
@@ -28,16 +32,21 @@ def spans_of(call: Callable[[], Any]) -> list[Span]:
     """Return what the device did in CALLS calls, in order; a CUDA graph's kernels one by one."""
     call()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         for _ in range(CALLS):
             call()
         torch.cuda.synchronize()
-    found = [
-        Span(event.name, event.time_range.start, event.time_range.end)
-        for event in seen.events() or ()
-        if event.device_type is DeviceType.CUDA
-    ]
-    return sorted(found, key=lambda span: span.begun_us)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "trace.json"
+        seen.export_chrome_trace(str(file))
+        return read(json.loads(file.read_text("utf-8")))
+
+
+def read(trace: dict[str, Any]) -> list[Span]:
+    """Return what ran on a device, of a trace as Chrome shows it, in order."""
+    events = [event for event in trace["traceEvents"] if event.get("cat") in ON_DEVICE]
+    spans = [Span(event["name"], float(event["ts"]), float(event["ts"]) + float(event["dur"])) for event in events]
+    return sorted(spans, key=lambda span: span.begun_us)
 
 
 def told(spans: Sequence[Span]) -> list[str]:

@@ -194,8 +194,8 @@ class Session:
 
     def settle(self, model: Call, cache: Any) -> None:
         """Call what `warpsmith.optimize` returned until it is told whether a graph gains by its kernels."""
-        for _ in range(MOST_CALLS if isinstance(model, Optimized) else 0):
-            if model.settled:
+        for _ in range(MOST_CALLS):
+            if not isinstance(model, Optimized) or model.settled:
                 break
             self.rewind(cache)
             self.call(model, cache)

@@ -32,7 +32,10 @@ def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
 
 
 def test_time_of_two_kernels_at_once_counts_once() -> None:
-    spans = [Span("a", 0.0, 100.0), Span("b", 60.0, 160.0), Span("a", 200.0, 300.0)]
+    kernels = [("a", 200.0, 100.0), ("a", 0.0, 100.0), ("b", 60.0, 100.0)]
+    events = [{"cat": "kernel", "name": name, "ts": begun, "dur": took} for name, begun, took in kernels]
+    spans = model_where.read({"traceEvents": [{"cat": "cpu_op", "name": "c", "ts": 0, "dur": 9}, {"ph": "M"}, *events]})
+    assert spans == [Span("a", 0.0, 100.0), Span("b", 60.0, 160.0), Span("a", 200.0, 300.0)]
     head, *rows = model_where.told(spans)
     assert (
         head == f"{300 / CALLS:.0f} us a call: {260 / CALLS:.0f} of work in 0 launches, {40 / CALLS:.0f} between them"

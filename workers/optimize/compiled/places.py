@@ -39,8 +39,8 @@ class Region:
     def on(self, moved: Mapping[fx.Node, fx.Node]) -> Region:
         """Return the same place in a copy of its graph: `moved` is each node's there."""
         own = self.match
-        nodes = [tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes)]
-        there = Region(self.kernel, match.Match(*nodes, own.numbers))
+        inputs, outputs, nodes = (tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes))
+        there = Region(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
         vars(there).update({name: vars(self)[name] for name in ("tensors", "key") if name in vars(self)})
         return there
 

@@ -79,22 +79,26 @@ def compile_with(
     it is tried (`Trial`).
     """
     device = _device(inputs)
-    rewriter = _Rewriter(kernels, Choices(device, patches), keep, functools.partial(seams.gain, device, patches))
-    identity = _digest(_code(), rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
+    choices = Choices(device, patches)
+    identity = _digest(_code(), choices.name, keep, sorted(kernel.name for kernel in kernels))
+    told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
+    rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told)
     patched = inductor.with_pass(patches, rewriter, identity)
     without = inductor.with_pass(patches, keep_shared, _code())
-    told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     tried = tried and keep == "faster"
     whole = told.with_suffix(".whole")
     outcome = trial.read(whole) if tried else None
     if outcome is not None and not outcome.gains and (placed := _read(told)) is not None:
         return Rewritten(inductor.compile_graph(graph, inputs, without), [dropped(place, outcome) for place in placed])
+    known = {place.kernel for place in _read(told) or () if not place.why}
+    for kernel in kernels:
+        if kernel.name in known:
+            _ = kernel.call  # imports what code of Inductor's cache calls by name
     compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
     if rewriter.placed is None:
         placed, gain = _read(told), seams.read(whole)
     else:
         placed, gain = rewriter.placed, rewriter.gain
-        keep_file(told, [asdict(place) for place in placed])
     if not tried or outcome is not None or all(place.why for place in placed or ()):
         return Rewritten(compiled, placed)
     if gain is not None and gain.sure:
@@ -147,7 +151,8 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 class _Rewriter:
     """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten.
 
-    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten.
+    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. told: the
+    file that says what became of the places. It is written before Inductor keeps the code, which calls the kernels.
     """
 
     def __init__(
@@ -156,8 +161,9 @@ class _Rewriter:
         choices: Choices,
         keep: Keep,
         gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
+        told: Path,
     ) -> None:
-        self._kernels, self.choices, self._keep, self._gain = kernels, choices, keep, gain
+        self._kernels, self._choices, self._keep, self._gain, self._told = kernels, choices, keep, gain, told
         self._found: tuple[fx.Graph, Found] | None = None
         self.unknown: list[Region] = []
         self.placed: list[Placed] | None = None
@@ -172,7 +178,7 @@ class _Rewriter:
                 if not self.unknown:
                     raise
                 with inductor.phase("decisions"):
-                    self.choices.decide(self.unknown)
+                    self._choices.decide(self.unknown)
                 self.unknown = []
                 continue
             if inductor.uncaptured(compiled):
@@ -183,10 +189,10 @@ class _Rewriter:
     def __call__(self, graph: fx.Graph) -> None:
         """Rewrite a graph. Raises _Unknown."""
         found = self._places(graph)
-        self.unknown = [region for region in found.regions if self.choices.known(region) is None]
+        self.unknown = [region for region in found.regions if self._choices.known(region) is None]
         if self.unknown:
             raise _Unknown
-        decided = [(region, known) for region in found.regions if (known := self.choices.known(region)) is not None]
+        decided = [(region, known) for region in found.regions if (known := self._choices.known(region)) is not None]
         chosen, placed = _choose(graph, decided, self._keep)
         decisions = {id(region): known for region, known in decided}
         self.gain = self._gain([(region, decisions[id(region)]) for region in chosen]) if self.placed is None else None
@@ -194,6 +200,7 @@ class _Rewriter:
         put(graph, chosen)
         keep_shared(graph)
         self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
+        keep_file(self._told, [asdict(place) for place in self.placed])
 
     def _places(self, graph: fx.Graph) -> Found:
         """Find the places in a graph; those of an attempt that was given up are the same in its copy."""

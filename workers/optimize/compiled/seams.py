@@ -96,9 +96,10 @@ def _bytes_per_us(device: torch.device) -> float:
     """Return the bytes that a copy on a GPU reads and writes in a microsecond."""
     with inductor.outside():
         source = torch.empty(COPIED_BYTES, dtype=torch.uint8, device=device)
-        target, times = torch.empty_like(source), []
+        target = torch.empty_like(source)
+        times: list[float] = []
         for _ in range(5):
-            begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             begun.record(torch.cuda.current_stream(device))
             target.copy_(source)
             ended.record(torch.cuda.current_stream(device))
