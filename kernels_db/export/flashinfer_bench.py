@@ -24,7 +24,7 @@ from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, obje
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.spec.dist import default_dist
-from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, Workload
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source, resolve_workload
 from warpsmith.kernels_db.spec.tensors import ExprAxis, VarAxis
 
@@ -44,7 +44,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
     raw, definition = definition_of(op, target)
     defined = str(definition.get("name"))

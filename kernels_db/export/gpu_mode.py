@@ -22,7 +22,7 @@ from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.spec.dist import amounts, default_dist
-from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 from warpsmith.kernels_db.spec.tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
 
@@ -94,7 +94,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
     imported = op.origin is not None and op.origin.format == NAME
     files = {"submission.py": _submission(kernel, op, module, imported)}

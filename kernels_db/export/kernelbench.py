@@ -26,7 +26,7 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
-from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 
 NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}
@@ -37,7 +37,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op = parse_op(kernel.spec)
+    op = kernel.op
     workload = _largest(verified_workloads(kernel))
     problem = _imported_problem(op)
     errors = _unsaid(op, workload, imported=problem is not None)

@@ -31,7 +31,7 @@ from warpsmith.kernels_db.export.kernel import (
 from warpsmith.kernels_db.export.kernel_facts import configurations, file_of, verified_numbers
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
 from warpsmith.kernels_db.job.languages import LANGUAGES
-from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, Target
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 
 STATIC_FILES = (
@@ -103,7 +103,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
     files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(_context(kernels, module))
     files["_spec.py"] = render_spec_module(kernels, module)
-    files["_reference.py"] = REFERENCE_HEADER + reference_source(parse_op(kernels[0].spec))
+    files["_reference.py"] = REFERENCE_HEADER + reference_source(kernels[0].op)
     workloads = [{**w, "kernel": kernel_name(kernel)} for kernel in kernels for w in verified_workloads(kernel)]
     files["workloads.json"] = json.dumps(workloads, indent=1)
     for kernel in kernels:
@@ -125,7 +125,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
 
 def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
     """Return the values that the templates use."""
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     needs = [set(runtime_needs([kernel])) for kernel in kernels]
     always = set.intersection(*needs)
     languages = list(dict.fromkeys(kernel.language for kernel in kernels))
