@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psutil
@@ -65,7 +66,8 @@ class Metrics:
             ProcessCollector(registry=self._registry)
         else:
             self._registry.register(_SiblingsCollector())
-            MultiProcessCollector(self._registry, shared)  # reads the files of every process, dead ones included
+            # It reads the files of every process, dead ones included.
+            MultiProcessCollector(self._registry, shared)  # type: ignore[no-untyped-call]
         self._latency = Histogram(
             "warpsmith_http_request_seconds",
             "Seconds from a request's arrival to the end of its response",
@@ -96,7 +98,7 @@ class _SiblingsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
         for pid in sorted(child.pid for child in psutil.Process(os.getppid()).children()):
-            for family in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():
+            for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
                 known = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 for sample in family.samples:
                     known.add_sample(sample.name, {**sample.labels, "process": str(pid)}, sample.value)
