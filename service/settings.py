@@ -33,7 +33,9 @@ class ServiceSettings(Settings):
         description="API processes that share the port; limits of connections, bodies and streams are those of each",
     )
     auth: Literal["auto", "always"] = Field(
-        "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
+        "auto",
+        description="API keys: auto requires them unless bound to loopback with no other name in `allowed_hosts`, "
+        "always requires them there too",
     )
     secure_cookies: bool | None = Field(
         None,
@@ -106,8 +108,12 @@ class ServiceSettings(Settings):
 
     @property
     def keys_required(self) -> bool:
-        """Whether requests need an API key."""
-        return self.auth == "always" or not self.loopback
+        """Whether requests need an API key.
+
+        Bound to loopback too, where another name is served: a proxy brings requests of other machines.
+        """
+        proxied = not all(is_loopback(host.strip("[]")) for host in self.allowed_hosts)
+        return self.auth == "always" or not self.loopback or proxied
 
     @property
     def served_hosts(self) -> frozenset[str] | None:
