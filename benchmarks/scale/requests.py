@@ -90,12 +90,12 @@ def measure_submissions(api: Api, count: int) -> Latency:
         finally:
             writer.close()
 
-    async def submit_all() -> list[float]:
-        await asyncio.gather(*(submit() for _ in range(FIRST)))
-        return list(await asyncio.gather(*(submit() for _ in range(count))))
+    async def submit_all(at_once: int) -> list[float]:
+        return list(await asyncio.gather(*(submit() for _ in range(at_once))))
 
+    asyncio.run(submit_all(FIRST))
     before = processor_s(api.list_processes())
-    seconds = asyncio.run(submit_all())
+    seconds = asyncio.run(submit_all(count))
     return Latency(f"submit, {count} at once", seconds, (processor_s(api.list_processes()) - before) / len(seconds))
 
 

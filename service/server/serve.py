@@ -30,7 +30,11 @@ def main() -> None:
     settings = ServiceSettings()
     sockets = [socket.socket(fileno=descriptor) for descriptor in arguments.fd or ()]
     if not sockets and settings.api_processes > 1:
-        sockets = listen_together(settings.host, settings.port, settings.api_processes)
+        try:
+            sockets = listen_together(settings.host, settings.port, settings.api_processes)
+        except OSError as error:
+            found = f"{settings.host}:{settings.port}, which cannot be bound ({error.strerror or error})"
+            parser.exit(1, f"port: found {found}; expected a free port (WARPSMITH_PORT)\n")
     if len(sockets) > 1:
         serve_together(settings, sockets)
     else:

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.services import die_with_parent
-from tests.support.launching import PATIENCE_S, environment
+from tests.support.launching import PATIENCE_S, environment, family, living, up
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.local.listening import listen, listen_together
@@ -86,11 +86,32 @@ def test_they_share_connections_and_metrics_and_come_back(api: tuple[psutil.Proc
     assert killed.pid not in now
 
 
+@pytest.mark.nightly
+def test_warpsmith_up_starts_as_many_as_it_is_told(tmp_path: Path) -> None:
+    with up(tmp_path / "home", WARPSMITH_API_PROCESSES=str(PROCESSES)) as (process, document):
+        assert len(psutil.Process(document["children"]["api"]).children()) == PROCESSES
+        assert httpx.get(f"{document['url']}/readyz", timeout=PATIENCE_S).status_code == 200
+        everyone = family(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        assert living(everyone) == []
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_address_where_another_listens_is_not_shared(shared: bool) -> None:
     """Of its connections the other would get a part, whoever it is."""
     with listen("127.0.0.1", 0, shared=shared) as other, pytest.raises(OSError, match="in use"):
         listen_together("127.0.0.1", other.getsockname()[1], PROCESSES)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as other:
+        port = str(other.getsockname()[1])
+        settings = environment(tmp_path, WARPSMITH_PORT=port, WARPSMITH_API_PROCESSES=str(PROCESSES))
+        command = [sys.executable, "-m", "warpsmith.service.server.serve"]
+        ended = subprocess.run(command, env=settings, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"port: found 127.0.0.1:{port}, which cannot be bound")
 
 
 def test_together_they_listen_at_one_address() -> None:
