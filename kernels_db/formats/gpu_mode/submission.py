@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 
 from warpsmith.kernels_db.formats.gpu_mode import task
+from warpsmith.kernels_db.formats.gpu_mode.inputs import CLASSES, OBJECT
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.adapted_kernel import Adapted, assembled, require_origin, tuple_of
 from warpsmith.kernels_db.formats.shared.files import RawFile, beside, raw_files, refused
 from warpsmith.kernels_db.formats.shared.packed import packed
+from warpsmith.kernels_db.job.file_objects import SOURCE
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op
 
@@ -85,6 +87,10 @@ def adapt(file: RawFile, op: Op) -> Adapted:
     require_origin(op, FORMAT, "a submission")
     data, taken = _exchange(op)
     body = _BODY.replace("@OUTPUTS@", repr(taken))
+    if f"{OBJECT}(" in data:
+        # The module of an absolute import, as submissions write it: its classes are those that they compare with.
+        module = task.REFERENCE.removesuffix(".py")
+        body = f'{SOURCE}\n\n{CLASSES} = importlib.import_module("{module}")\n{body}'
     files = _modules(op) | {_FILE: file.text().removeprefix("\ufeff")}
     outputs = [item.name for item in op.outputs]
     written = [item.name for item in op.inputs if item.mutated]
