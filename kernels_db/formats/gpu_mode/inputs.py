@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.gpu_mode.exchange import KERNEL
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.facts import Leaf, TaskFacts
 from warpsmith.kernels_db.formats.shared.files import refused
@@ -30,21 +31,21 @@ OBJECT, CLASSES = "_object", "_reference"
 
 _RUN = """
 
-_ref_kernel = _embedded("task_reference").ref_kernel
+{kernel} = _embedded("task_reference").ref_kernel
 
 
 def run({parameters}):
     {found}
     return {outputs}
 """
-_FOUND = "found = _ref_kernel({data})"
+_FOUND = "found = {kernel}({data})"
 _FOUND_ANYWHERE = """if {tensor}.is_cuda:
-        found = _ref_kernel({data})
+        found = {kernel}({data})
     else:
         from kernels_db.formats.stand_in import gpu_as_cpu
 
         with gpu_as_cpu():
-            found = _ref_kernel({data})"""
+            found = {kernel}({data})"""
 """For a `ref_kernel` that puts tensors on a GPU: without one they go to the CPU."""
 _MAKE = '''
 
@@ -250,9 +251,8 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int], *, names_
     before = "\n\nimport torch\n" if given != list(wanted) else ""
     if f"{OBJECT}(" in data:
         before += SOURCE + f"\n\n{CLASSES} = _embedded({MODULE!r})\n"
-    return before + _RUN.format(
-        parameters=", ".join(wanted), found=computing.format(tensor=tensor, data=data), outputs=outputs
-    )
+    computed = computing.format(tensor=tensor, data=data, kernel=KERNEL)
+    return before + _RUN.format(parameters=", ".join(wanted), found=computed, outputs=outputs, kernel=KERNEL)
 
 
 def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:
