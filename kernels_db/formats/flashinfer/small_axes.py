@@ -15,15 +15,18 @@ from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 
-LARGE_BYTES = 1 << 28
+LARGE_BYTES = 1 << 26
 """Of the inputs and outputs of a workload: a Definition with a smaller one stays as it is."""
+
+SMALL_BYTES = 1 << 22
+"""Of a workload that is small enough: no further axis is made smaller."""
 
 SMALL_AXIS = 64
 """Axes are halved down to this, as long as they are even."""
 
 
 def with_small_axes(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]] | None:
-    """Return the document with smaller axes, the largest first, until it is not large; and these axes.
+    """Return the document with smaller axes, the largest first, until it is small; and these axes.
 
     None where it is not large, or no axis can be made smaller. Raises SpecErrors where it is no spec.
     """
@@ -45,7 +48,7 @@ def with_small_axes(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         except SpecErrors:  # a constraint that the smaller axis does not meet
             continue
         lowered, sizes = tried, sizes | {name: smaller}
-        if weight <= LARGE_BYTES:
+        if weight <= SMALL_BYTES:
             break
     return (lowered, sizes) if sizes else None
 

@@ -253,7 +253,7 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
         name = listed[module := left.pop()]
         found = at_hand.get(beside(file.path, named[name]))
         if found is None:
-            raise refused(f"{file.path}: files, {name}", f"no file {named[name]}", "the file among those of the import")
+            raise refused(f"{file.path}: files, {name}", f"no file {named[name]}", f"it beside {file.path}")
         tree = python_source.parse(found)
         imported = {each for each in python_source.imported(tree) if each in listed}
         if own in imported:
