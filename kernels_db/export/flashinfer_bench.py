@@ -19,6 +19,7 @@ from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, provenance, sum
 from warpsmith.kernels_db.export.fold import reachable
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, runtime_needs, write_project
 from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.formats.flashinfer.made_workload import DRAWN
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, objects
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
@@ -188,7 +189,7 @@ def _definition(op: Op) -> dict[str, Any]:
         "constraints": list(op.constraints),
         "inputs": inputs,
         "outputs": outputs,
-        "reference": reference_source(op),
+        "reference": inlined(reference_source(op)),
     }
 
 

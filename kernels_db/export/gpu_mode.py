@@ -20,6 +20,7 @@ from warpsmith.kernels_db.export.fold import fold
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
+from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.spec.dist import amounts, default_dist
 from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload
@@ -115,6 +116,7 @@ def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> 
         [
             LICENSE_HEADER + docstring(op.name, op.description, summary(kernel)),
             fold(module, importable_files([kernel], module)),
+            *(["import torch"] if any("torch." in source for source in taken) else []),
             f'''
 _package.watch(every=None)  # what is submitted to a benchmark is the kernel alone
 
@@ -221,7 +223,7 @@ def _reference(op: Op, target: Target) -> str:
     names = [f"{item.name}_" for item in taken]
     results = ["*outputs", *(f"{item.name}_" for item in taken if item.mutated)]
     lines = [
-        reference_source(op).rstrip(),
+        inlined(reference_source(op)).rstrip(),
         "",
         "",
         "import torch",
