@@ -11,7 +11,6 @@ Standard library only.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 import zlib
@@ -101,7 +100,7 @@ def read_files(build: CarriedBuild) -> dict[str, bytes]:
         try:
             reader = zlib.decompressobj()
             content = reader.decompress(base64.b64decode(one["content"], validate=True), left + 1)
-        except (binascii.Error, zlib.error) as error:
+        except (ValueError, zlib.error) as error:
             raise BadBuild(f"{where}.content: found what is no file by zlib in base64 ({error})") from error
         if (left := left - len(content)) < 0:
             raise BadBuild(f"{where}: found more than {MOST_BYTES} bytes with those before it, expected no more")
