@@ -61,7 +61,12 @@ def one_file(content: bytes, name: str = f"ab/{KEY}.cubin") -> Any:
 
 def test_what_is_packed_is_what_is_read(tmp_path: Path) -> None:
     wanted = {f"ab/{KEY}.cubin": b"\x7fELF", f"ab/{KEY}.launches": b"[]", f"ab/{KEY}.json": b"{}"}
-    others = {"ab/ab.cubin": b"x", f"cd/{KEY}.cubin": b"x", "ab/" + "ab" + "1" * 62 + ".json": b"{}", "ab/x.report": b"x"}
+    others = {
+        "ab/ab.cubin": b"x",
+        f"cd/{KEY}.cubin": b"x",
+        "ab/" + "ab" + "1" * 62 + ".json": b"{}",
+        "ab/x.report": b"x",
+    }
     for name, content in {**wanted, **others}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -130,10 +135,12 @@ def test_a_carried_build_is_not_compiled_and_its_compilers_are_named(tmp_path: P
     job = screening(build=build())
     report = Report(job)
     prepared = candidates.prepare(job, report, tmp_path, interpreted=False)
-    assert prepared is not None and prepared.environment[CARRIED_VARIABLE] == "c" * 64
+    assert prepared is not None
+    assert prepared.environment[CARRIED_VARIABLE] == "c" * 64
     assert report.compilers == {"nvidia-cutlass-dsl": "4.8.1"}
     assert report.notes == ["compiled where its bundle was written, by nvidia-cutlass-dsl 4.8.1"]
-    assert report.compile is not None and report.compile["compiler"] == "c" * 64
+    assert report.compile is not None
+    assert report.compile["compiler"] == "c" * 64
     # What is compiled here of the same source lies elsewhere: a build from outside replaces nothing of it.
     assert str(kernel_cache(tmp_path, SOURCE)) not in prepared.environment.values()
 
@@ -165,7 +172,8 @@ def test_builds_of_a_bundle_are_given_to_their_jobs(tmp_path: Path) -> None:
     (tmp_path / BUILDS).write_text(json.dumps(line) + "\n")
     found = read_builds(tmp_path, [one])
     given = add_build(one["job"], found["bj_1"])
-    assert given["candidate"] is not None and given["candidate"]["build"] == build()
+    assert given["candidate"] is not None
+    assert given["candidate"]["build"] == build()
     assert "build" not in (one["job"]["candidate"] or {})
     swept = screening(source=SOURCE + "\n")  # a sweep has set other numbers
     assert add_build(swept, found["bj_1"]) is swept
