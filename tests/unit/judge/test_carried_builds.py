@@ -7,9 +7,11 @@ import hashlib
 import json
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tests.support import steps_support
 from warpsmith import prompts
@@ -26,15 +28,17 @@ from warpsmith.kernels_db.job.carried_builds import (
 )
 from warpsmith.kernels_db.job.documents import Failure, Job
 from warpsmith.kernels_db.runtime import HostError, cuda_build
-from warpsmith.kernels_db.runtime.cutedsl_build import CARRIED_VARIABLE
+from warpsmith.kernels_db.runtime.cutedsl_build import CARRIED_VARIABLE, NOT_CARRIED
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.gates import candidates
+from warpsmith.workers.judge.gates.job_run import candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import carried
 from warpsmith.workers.judge.languages.elf import digests
 from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 from warpsmith.workers.judge.protocol.answers import BadDirectory
 from warpsmith.workers.judge.protocol.builds import add_build, read_builds
+from warpsmith.workers.judge.runner.faults import RunnerFault
 
 SOURCE = prompts.example("cute")
 KEY = "ab" + "0" * 62
@@ -202,3 +206,22 @@ def test_a_job_has_one_build(tmp_path: Path) -> None:
     (tmp_path / BUILDS).write_text(2 * line)
     with pytest.raises(BadDirectory, match="line 2, nonce: found 'bj_1', expected one that no other line has"):
         read_builds(tmp_path, [one])
+
+
+def test_host_code_that_asks_for_the_devices_size_needs_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "blocks = torch.cuda.get_device_properties(x.device).multi_processor_count"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=114))
+    carried.unpack(build(), "cute", SOURCE, TARGET, tmp_path)
+    carried.unpack(build(source, multiprocessors=114), "cute", source, TARGET, tmp_path)
+    with pytest.raises(HostError, match=r"build\.multiprocessors: found 132, expected this device's 114"):
+        carried.unpack(build(source), "cute", source, TARGET, tmp_path)
+
+
+def test_a_call_without_a_build_is_no_fault_of_the_candidates() -> None:
+    for message, word in ((f"HostError: {NOT_CARRIED} 'add'", "ambiguous"), ("HostError: no", "rejected")):
+        with pytest.raises(Stopped) as caught, candidate_at_fault("screen", None):
+            raise RunnerFault("candidate", "raises", message)
+        assert caught.value.verdict == word
