@@ -178,6 +178,7 @@ def test_structure_is_what_an_op_computes_and_how_it_goes_over_its_tensors() -> 
     assert "product" in structure(example("linear_gelu"))
     assert "convolution" in structure(example("conv2d"))
     assert structure(example("add_relu")) == {"pointwise"}
+    assert "scan" in structure(example("selective_scan"))
 
 
 def test_likeness_counts_heavy_features_twice() -> None:
