@@ -381,7 +381,7 @@ class Runner:
         return {}
 
     def surroundings(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Have calls that close their slot find inputs closed as well, and OpenMP with so many threads; None: as ever."""
+        """Have calls that close their slot find inputs closed too, and OpenMP with so many threads; None: as ever."""
         self.inputs_closed = message["threads"] is not None
         if self.watch is not None:
             self.watch.use_threads(message["threads"])
