@@ -93,7 +93,8 @@ def _build(judge: JudgeClient, cache: Path, signed: SignedJob) -> CarriedLine | 
     if refused and verdict["gate"] != "compile":
         return None
     report, failure = verdict["compile"], verdict["failure"]
-    if failure is None if refused else report is None or failure is not None:
+    compiled = report is not None and failure is None
+    if not compiled and not (refused and failure is not None):
         raise CannotBuild(f"{signed['nonce']}: {verdict['reason']}")
     limits = of_architecture(int(re.sub(r"\D", "", job["target"])))
     build: CarriedBuild = {
