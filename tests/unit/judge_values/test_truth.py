@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,11 +14,12 @@ from tests.judging import output, tensor, workload
 from tests.support.in_process import InProcess, learnt, no_code, question_on, wrong_on
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
+from warpsmith.workers.judge.reference import read_shares
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.indices import leaves_order_open
 from warpsmith.workers.judge.reference.input_checks import Unsuited, declared, declared_on
 from warpsmith.workers.judge.reference.learning import learn
-from warpsmith.workers.judge.reference.read_shares import least_bytes
+from warpsmith.workers.judge.reference.read_shares import SAMPLES, least_bytes
 from warpsmith.workers.judge.values.families import families
 from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
 
@@ -312,3 +314,19 @@ def test_the_rows_that_are_read_are_found_in_every_dtype(dtype: str) -> None:
     where = place((5000, 64), dtype, output("out", (50, 64), dtype=dtype), **PICKED, **dist)
     runners = learnt(op("return x[y]"), where)
     assert least_bytes(runners, where, lambda: source(where, 3)) < where["min_bytes"] / 10
+
+
+@pytest.mark.parametrize("first", [13, SAMPLES - 1])
+def test_many_units_in_a_row_that_matter_do_not_mean_that_all_do(first: int) -> None:
+    """Of a product of experts' weights two thirds were read, and the first twelve samples all happened to be."""
+
+    class Scene:
+        values = (torch.zeros(1024),)
+        asked = 0
+
+        def matters(self, position: int, replaced: torch.Tensor) -> bool:
+            self.asked += 1
+            return self.asked <= first
+
+    share = read_shares._sampled_share(cast("Any", Scene()), 0, random.Random(0), time.monotonic() + 60)
+    assert share < first / SAMPLES

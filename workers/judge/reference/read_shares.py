@@ -36,8 +36,11 @@ LEAST_BYTES, LEAST_SHARE = 1 << 16, 0.05
 UNIT_BYTES = 32
 """Of the units that are replaced: a sector, the least that a GPU reads from its memory."""
 
-SAMPLES, ENOUGH = 24, 12
-"""Units that are replaced in one input; where so many matter in a row from the first on, all are taken to matter."""
+SAMPLES = 24
+"""Units that are replaced in one input; where each of them matters, all are taken to matter.
+
+Of weights of which two thirds are read, all of 12 matter once in 130 times, all of 24 once in 17,000.
+"""
 
 SPREAD = 2.0
 """Standard deviations of a sampled share by which the share is taken to be less."""
@@ -170,7 +173,7 @@ def _sampled_share(scene: _Scene, position: int, rng: random.Random, end: float)
     unit = max(1, UNIT_BYTES // value.dtype.itemsize)
     asked = mattered = 0
     for _ in range(SAMPLES):
-        if (asked == mattered and asked >= ENOUGH) or time.monotonic() > end:
+        if time.monotonic() > end:
             break
         mask = torch.zeros(value.numel(), dtype=torch.bool, device=value.device)
         start = rng.randrange(-(-value.numel() // unit)) * unit
