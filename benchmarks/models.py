@@ -1,7 +1,7 @@
 """Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
     python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
-                                [--seconds S] [--json FILE]
+                                [--seconds S [--profile] | --compile] [--json FILE]
 
 Classes of `transformers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random, in bfloat16 on a
 GPU (tiny ones in float32 on a CPU, which show the way and no gain); and the samples of `examples/models`, in float32 as
@@ -16,6 +16,11 @@ A call's time is that of a burst of calls by the clock, from an idle device to a
 faster of PyTorch's own, with their 95 % interval. error: the relative L2 error of the results against the model in
 float32 (in float64 where it is in float32 itself), and eager's own; a decode step is compared after several, from a
 fresh cache, with the cache that they left.
+
+With --profile it is told on a GPU where the time of `warpsmith, MODE` goes (`benchmarks.model_where`).
+
+With --compile it is measured instead how long each of PyTorch's own and of `warpsmith, MODE` takes to its first call:
+`benchmarks.model_compile`.
 """
 
 from __future__ import annotations
@@ -31,14 +36,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 import warpsmith
-from benchmarks import dlrm
+from benchmarks import dlrm, model_where
 from benchmarks.showcase import ROOT, columns
 from warpsmith.workers.judge.clock.timing import Plan, interleave, ratio_with_interval
+from warpsmith.workers.optimize.compiled.handle import Optimized
 from warpsmith.workers.optimize.compiled.trial import MOST_CALLS
 
 BURST = 20
@@ -96,6 +102,7 @@ class Row:
     eager_error: float
     cache_difference: float | None = None
     report: list[str] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
 
 
 def build(kind: str, device: torch.device) -> tuple[Any, int]:
@@ -185,6 +192,25 @@ class Session:
         results: torch.Tensor = found
         return results
 
+    def settle(self, model: Call, cache: Any) -> None:
+        """Call what `warpsmith.optimize` returned until it is told whether a graph gains by its kernels."""
+        for _ in range(MOST_CALLS):
+            if not isinstance(model, Optimized) or model.settled:
+                break
+            self.rewind(cache)
+            self.call(model, cache)
+        self.rewind(cache)
+
+    def burst_ms(self, model: Call, cache: Any) -> float:
+        """Return the milliseconds of a call, by a burst of them from where the prompt ends."""
+        self.rewind(cache)
+        wait(self.device)
+        begun = time.perf_counter()
+        for _ in range(BURST):
+            self.call(model, cache)
+        wait(self.device)
+        return (time.perf_counter() - begun) / BURST * 1e3
+
     def steps(self, model: Call, cache: Any) -> torch.Tensor:
         """Return a copy of the results after several calls from where the cache stands."""
         for _ in range(STEPS if cache is not None else 1):
@@ -201,8 +227,26 @@ def _floats(model: torch.nn.Module) -> torch.dtype:
     return next(model.parameters()).dtype
 
 
+def variant(model: Any, name: str, kernels: Sequence[str] | None) -> Call:
+    """Return a model as a variant calls it; nothing is compiled before its first call."""
+    if name == EAGER:
+        return cast("Call", model)
+    if name.startswith(REWRITES):
+        return warpsmith.optimize(model, mode=name.removeprefix(REWRITES), kernels=[])
+    if name.startswith(KERNELS):
+        return warpsmith.optimize(model, mode=name.removeprefix(KERNELS), kernels=kernels)
+    return torch.compile(model, mode=name)
+
+
 def measure(
-    case: Case, device: torch.device, modes: Sequence[str], against: Sequence[str], kernels: Any, seconds: float
+    case: Case,
+    device: torch.device,
+    modes: Sequence[str],
+    against: Sequence[str],
+    kernels: Any,
+    seconds: float,
+    *,
+    profiled: bool,
 ) -> Iterator[Row]:
     """Yield the rows of a case."""
     session = Session(case, device)
@@ -213,49 +257,37 @@ def measure(
     eager_cache = session.fresh(model)
     eager = session.steps(model, eager_cache)
     eager_error = _error(eager, exact)
-    calls: dict[str, Call] = {EAGER: model}
-    handles: dict[str, Any] = {}
-    for mode in against:
-        calls[mode] = torch.compile(model, mode=mode)
-    for mode in modes:
-        for name, given in ((REWRITES + mode, []), (KERNELS + mode, kernels)):
-            calls[name] = handles[name] = warpsmith.optimize(model, mode=mode, kernels=given)
+    names = [EAGER, *against, *(kind + mode for mode in modes for kind in (REWRITES, KERNELS))]
+    calls = {name: variant(model, name, kernels) for name in names}
     caches, found, compiled_in = {}, {}, {}
     for name, call in calls.items():
         caches[name] = session.fresh(model)
         begun = time.perf_counter()
         for _ in range(3):  # a CUDA graph is recorded in the second call
             session.call(call, caches[name])
-        _wait(device)
+        wait(device)
         compiled_in[name] = time.perf_counter() - begun
-        for _ in range(MOST_CALLS if name in handles else 0):  # whether a graph gains by its kernels is told by calls
-            if handles[name].settled:
-                break
-            session.rewind(caches[name])
-            session.call(call, caches[name])
-        session.rewind(caches[name])
+        session.settle(call, caches[name])
         found[name] = session.steps(call, caches[name])
         print(f"{case.name}: {name}: compiled in {compiled_in[name]:.0f} s", file=sys.stderr, flush=True)
 
     def block(name: str) -> float:
-        session.rewind(caches[name])
-        _wait(device)
-        begun = time.perf_counter()
-        for _ in range(BURST):
-            session.call(calls[name], caches[name])
-        _wait(device)
-        return (time.perf_counter() - begun) / BURST * 1e6
+        return session.burst_ms(calls[name], caches[name]) * 1e3
 
     rng = random.Random(0)  # noqa: S311 - the order of measurements
     samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
     own = min(against, key=lambda mode: statistics.median(samples[mode]))
-    for name in calls:
+    for name, call in calls.items():
         ratio, interval = ratio_with_interval(samples[own], samples[name], 0)
         apart = _apart(caches[name], eager_cache) if case.past and name != EAGER else None
-        said = handles[name].report().splitlines() if name in handles else []
+        said = call.report().splitlines() if isinstance(call, Optimized) else []
         ms = statistics.median(samples[name]) / 1e3
         errors = _error(found[name], exact), eager_error, apart
-        yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said)
+        where = []
+        if profiled and device.type == "cuda" and name.startswith(KERNELS):
+            session.rewind(caches[name])
+            where = model_where.told(model_where.spans_of(lambda: session.call(call, caches[name])))  # noqa: B023 - at once
+        yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said, where)
 
 
 def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
@@ -273,7 +305,8 @@ def _apart(cache: Any, other: Any) -> float:
     return max(_error(mine[:, :, written], theirs[:, :, written].double()) for mine, theirs in pairs)
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Wait until a GPU has done all that it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -283,10 +316,10 @@ def copy_bandwidth(device: torch.device) -> float:
     source = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
     target, times = torch.empty_like(source), []
     for _ in range(10):
-        _wait(device)
+        wait(device)
         begun = time.perf_counter()
         target.copy_(source)
-        _wait(device)
+        wait(device)
         times.append(time.perf_counter() - begun)
     return 2 * COPY_BYTES / min(times)
 
@@ -305,6 +338,8 @@ def main() -> int:
         "--kernels", action="append", metavar="DIR", help="an exported package; default: those that ship"
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes, on a GPU")
+    parser.add_argument("--compile", action="store_true", help="measure seconds to the first call, in own processes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -313,16 +348,23 @@ def main() -> int:
         parser.error(f"argument --only: found {arguments.only}, expected a part of {'; '.join(c.name for c in CASES)}")
     modes = arguments.modes.split(",")
     against = [mode for mode in dict.fromkeys([*modes, *arguments.against.split(",")]) if mode]
-    bandwidth = copy_bandwidth(device)
     named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    print(f"{named}, torch {torch.__version__}; a copy moves {bandwidth / 1e12:.2f} TB/s")
+    if arguments.compile:
+        print(f"{named}, torch {torch.__version__}")
+        from benchmarks import model_compile  # noqa: PLC0415 - it takes the cases from here
+
+        variants = list(dict.fromkeys([*modes, *(KERNELS + mode for mode in modes), *against]))
+        return model_compile.run(cases, variants, arguments.kernels, arguments.json)
+    print(f"{named}, torch {torch.__version__}; a copy moves {copy_bandwidth(device) / 1e12:.2f} TB/s")
     rows: list[Row] = []
     with torch.no_grad():
         for case in cases:
-            found = list(measure(case, device, modes, against, arguments.kernels, arguments.seconds))
+            found = list(
+                measure(case, device, modes, against, arguments.kernels, arguments.seconds, profiled=arguments.profile)
+            )
             rows += found
             print(f"\n{case.name}\n{columns(_table(found))}", flush=True)
-            print("\n".join(found[-1].report), flush=True)
+            print("\n".join([*found[-1].report, *found[-1].where]), flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
             torch.compiler.reset()

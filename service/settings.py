@@ -9,6 +9,9 @@ from pydantic import Field, SecretStr
 
 from warpsmith.workers.settings import Settings
 
+METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+"""Variable of prometheus_client: the folder where processes that share a port keep what each has counted."""
+
 
 def is_loopback(host: str) -> bool:
     """Check whether a host name or address is this machine's own, which no other reaches."""
@@ -23,8 +26,16 @@ class ServiceSettings(Settings):
 
     host: str = Field("127.0.0.1", description="Address to bind; any other than a loopback address requires API keys")
     port: int = Field(8420, ge=0, le=65535, description="Port to bind; 0 takes a free one")
+    api_processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="API processes that share the port; limits of connections, bodies and streams are those of each",
+    )
     auth: Literal["auto", "always"] = Field(
-        "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
+        "auto",
+        description="API keys: auto requires them unless bound to loopback with no other name in `allowed_hosts`, "
+        "always requires them there too",
     )
     secure_cookies: bool | None = Field(
         None,
@@ -55,6 +66,12 @@ class ServiceSettings(Settings):
     body_timeout_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request's body")
     answer_timeout_s: float = Field(
         60.0, gt=0, description="Seconds after which a client that takes nothing of its answer is cut off"
+    )
+    keep_alive_s: float = Field(
+        75.0,
+        gt=0,
+        description="Seconds after which a connection without a request is closed; more than clients and a proxy keep "
+        "one, or it closes just as they use it again",
     )
     max_connections: int = Field(768, ge=1, description="Open connections; more are refused")
     max_connections_per_peer: int = Field(
@@ -91,8 +108,12 @@ class ServiceSettings(Settings):
 
     @property
     def keys_required(self) -> bool:
-        """Whether requests need an API key."""
-        return self.auth == "always" or not self.loopback
+        """Whether requests need an API key.
+
+        Bound to loopback too, where another name is served: a proxy brings requests of other machines.
+        """
+        proxied = not all(is_loopback(host.strip("[]")) for host in self.allowed_hosts)
+        return self.auth == "always" or not self.loopback or proxied
 
     @property
     def served_hosts(self) -> frozenset[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import Cheat, Control
+from benchmarks.redteam_catalogue.entry import ENDED, REFUSED, WRONG, Cheat, Control
 from benchmarks.redteam_catalogue.text import ALL, HONEST_ADD, add_cpp
 
 _TABLE = "static const float halves[4] = {0.5f, 1, 1.5f, 2};\n"
@@ -48,7 +48,34 @@ _UNDEFINED = [
         "the compiler may assume that it does not",
     ),
 ]
+_SPLIT = """
+#pragma omp parallel
+{ const int64_t t = omp_get_thread_num(), all = omp_get_num_threads();
+if ($) for (int64_t i = n * t / all; i < n * (t + 1) / all; i++) out[i] = x[i] + y[i]; }
+"""
+_ELSEWHERE = [
+    ("is right with two threads", _SPLIT.replace("$", "t < 2"), WRONG, "parts of a third are left out, and this host may have two cores"),
+    ("counts on several threads",
+     f"\n#pragma omp parallel\n{{ if (omp_get_thread_num() == 1) {{ {ALL} }} }}", WRONG, "with one thread nobody does the work"),
+    ("borrows its input", "volatile float* own = const_cast<float*>(x); for (int64_t i = 0; i < n; i++) "
+     "{ const float was = own[i]; own[i] = was + y[i]; out[i] = own[i]; own[i] = was; }", ENDED, "and puts it back: wrong where two calls share it"),
+]  # fmt: skip
+"""What shows with other numbers of threads or with inputs that cannot be written: name, body, kinds, what it does."""
+_PAST = "for (int64_t i = n; i < END; i++) { volatile float q = x[i]; (void)q; }"
+_BEHAVED = [
+    ("behaves when it is sanitized", "#ifdef __SANITIZE_ADDRESS__\n#define END n\n#else\n#define END n + 1\n#endif\n",
+     f"{ALL} {_PAST}", "with and without sanitizers", "the build that is looked at is another"),
+    ("is not to be sanitized", '__attribute__((no_sanitize("address"))) static float at(const float* x, int64_t n) { return *(volatile const float*)(x + n); }\n',
+     f"{ALL} at(x, n);", "with and without sanitizers", "no sanitizer looks at its function"),
+    ("asks the cycle counter", "", f"{ALL} if ((__builtin_ia32_rdtsc() & 0xffffff) == 7) out[0] = 0;", "not a clock or chance",
+     "wrong so rarely that no check draws it"),
+]  # fmt: skip
+"""What only the text shows: name, what is before the kernel, body, what the gate says, what it does."""
 _HONEST = [
+    ("splits by the number of threads", "", _SPLIT.replace("$", "t < all"), "right with any number of them"),
+    ("reads its input by a pointer that may write", "", "volatile float* own = const_cast<float*>(x); "
+     "for (int64_t i = 0; i < n; i++) out[i] = own[i] + y[i];", "it does not write"),
+    ("has names like a clock's", "", f"const int rdt = 1, sanitized = 0; {ALL} out[0] *= rdt + sanitized;", "no clock is asked"),
     ("has a table of constants", _TABLE, f"{ALL} out[0] *= halves[1];", "read-only data"),
     ("counts and takes it back", "static int inside;\n", f"inside++; {ALL} inside--;", "state that ends as it began"),
     ("locks", "", f"\n#pragma omp parallel for\nfor (int k = 0; k < 8; k++) {{\n#pragma omp critical(own)\nout[0] = k;\n}}\n{ALL}",
@@ -76,6 +103,11 @@ def cheats() -> list[Cheat]:
         found.append(
             Cheat(name, (4,), "cpp", op, add_cpp(body, before), does, kinds=kinds, level="verify", honest=honest)
         )
+    for name, body, those, does in _ELSEWHERE:
+        found.append(Cheat(name, (), "cpp", op, add_cpp(body), does, kinds=those, level="verify", honest=honest))
+    for name, before, body, says, does in _BEHAVED:
+        source, gate = add_cpp(body, before), frozenset({"gate"})
+        found.append(Cheat(name, (), "cpp", op, source, does, gate, REFUSED, says, honest=honest))  # type: ignore[arg-type]
     for name, before, body, says, does in _BUILT:
         found.append(Cheat(name, (25,), "cpp", op, add_cpp(body, before), does, says=says, honest=honest))
     return found

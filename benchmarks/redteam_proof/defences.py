@@ -35,6 +35,7 @@ Defence = Literal[
     "guard",
     "inputs",
     "closing",
+    "surroundings",
     "held",
     "clock",
     "seals",
@@ -192,10 +193,16 @@ ROWS: dict[str, Row] = {
     "rounds upwards for good": _row("environment"),
     "reads past its tensor and drops it": _row("sanitizers"),
     "lets a number overflow": _row("sanitizers"),
+    "is right with two threads": _row("surroundings"),
+    "counts on several threads": _row("surroundings"),
+    "borrows its input": _row("surroundings"),
+    **dict.fromkeys((
+        "behaves when it is sanitized", "is not to be sanitized", "asks the cycle counter",
+    ), _row("gate")),
     # The search for counterexamples.
     **dict.fromkeys((
         "drops NaN from a relu", "begins a maximum at zero", "takes a variance in one pass", "skips factors near zero",
-        "knows the padding that is drawn",
+        "knows the padding that is drawn", "drops NaN at sizes that nobody declares",
     ), _row("attack")),
     # float64, ties and steps.
     **dict.fromkeys((

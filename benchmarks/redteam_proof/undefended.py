@@ -232,6 +232,11 @@ def _closing() -> None:
     handle.call_on_one_core = lambda self, slot, limit_s: at_leisure(self, slot, limit_s, closing=True)
 
 
+def _surroundings() -> None:
+    """Every call has this host's number of threads and inputs that can be written."""
+    _module("gates.verification")._check_surroundings = _nothing
+
+
 def _held() -> None:
     """A runner goes on between its calls."""
     exchange = _module("runner.exchange").Exchange
@@ -339,6 +344,7 @@ OFF: dict[Defence, Callable[[], None]] = {
     "guard": _guard,
     "inputs": _inputs,
     "closing": _closing,
+    "surroundings": _surroundings,
     "held": _held,
     "clock": _clock,
     "seals": _seals,

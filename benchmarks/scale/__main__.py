@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=20_000, help="nodes of the filled database")
     parser.add_argument("--minutes", type=float, default=0.5, help="how long memory is watched")
     parser.add_argument("--processes", type=int, nargs="+", default=PROCESSES, help="worker processes of `steps`")
+    parser.add_argument("--api-processes", type=int, nargs="+", default=(1, 2), help="API processes of `submit`")
     parser.add_argument("--postgres", default=os.environ.get("WARPSMITH_TEST_POSTGRES", POSTGRES))
     parser.add_argument("--rabbitmq", default=os.environ.get("WARPSMITH_TEST_RABBITMQ", RABBITMQ))
     arguments = parser.parse_args()
@@ -58,9 +59,10 @@ def main() -> None:
     if "steps" in parts:
         console.print(_measure_steps(arguments.postgres, {"redis": None, "rabbitmq": arguments.rabbitmq}, arguments))
     if "submit" in parts:
-        with own_database(arguments.postgres) as url, _serving(url) as (_, api):
-            found = requests.measure_submissions(api, SUBMISSIONS)
-        console.print(_tabulate("Submissions on PostgreSQL", [found]))
+        for processes in arguments.api_processes:
+            with own_database(arguments.postgres) as url, _serving(url, processes) as (_, api):
+                found = requests.measure_submissions(api, SUBMISSIONS)
+            console.print(_tabulate(f"Submissions on PostgreSQL, {processes} API processes", [found]))
     if "trees" in parts:
         with own_database(arguments.postgres) as url:
             times = trees.measure(LARGE_TREE, url)
@@ -104,10 +106,10 @@ def _measure_filled(console: Console, url: str, parts: Sequence[str], arguments:
 
 
 @contextmanager
-def _serving(url: str) -> Iterator[tuple[Settings, Api]]:
+def _serving(url: str, processes: int = 1) -> Iterator[tuple[Settings, Api]]:
     with tempfile.TemporaryDirectory(prefix="ws-scale-") as directory:
         settings = Settings(home=Path(directory), database_url=url, broker_url=None)
-        with serving(settings) as api:
+        with serving(settings, processes) as api:
             yield settings, api
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -16,8 +15,9 @@ import psutil
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
-from benchmarks.throughput import environment
+from benchmarks.throughput import environment, family
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.local.listening import listen_together
 from warpsmith.workers.settings import Settings
 
 STREAMS = 200
@@ -26,10 +26,14 @@ READY_S = 60.0
 
 @dataclass(frozen=True)
 class Api:
-    """An API process."""
+    """An API: its process, or the parent of several."""
 
     url: str
     process: psutil.Process
+
+    def list_processes(self) -> list[psutil.Process]:
+        """Return every process of it."""
+        return family(self.process.pid)
 
 
 @contextmanager
@@ -54,15 +58,17 @@ def own_database(server: str) -> Iterator[str]:
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[Api]:
-    """Run an API process that allows as many streams as are measured."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        descriptor, port = listening.fileno(), listening.getsockname()[1]
-        command = [sys.executable, "-m", "warpsmith.service.server.serve", "--fd", str(descriptor)]
+def serving(settings: Settings, processes: int = 1) -> Iterator[Api]:
+    """Run an API of so many processes that allows as many streams as are measured."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(one) for one in listen_together("127.0.0.1", 0, processes)]
+        descriptors, port = [one.fileno() for one in sockets], sockets[0].getsockname()[1]
+        command = [sys.executable, "-m", "warpsmith.service.server.serve"]
+        command += [word for descriptor in descriptors for word in ("--fd", str(descriptor))]
         limits = {"WARPSMITH_MAX_STREAMS": str(2 * STREAMS), "WARPSMITH_MAX_CONNECTIONS_PER_PEER": str(4 * STREAMS)}
         with (settings.home / "api.log").open("wb") as log:
             child = subprocess.Popen(
-                command, env=environment(settings) | limits, pass_fds=(descriptor,), stdout=log, stderr=log
+                command, env=environment(settings) | limits, pass_fds=descriptors, stdout=log, stderr=log
             )
             try:
                 url = f"http://127.0.0.1:{port}"

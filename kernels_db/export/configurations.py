@@ -15,7 +15,6 @@ from typing import Any
 from warpsmith.kernels_db.export.kernel import ExportedKernel, verified_workloads
 from warpsmith.kernels_db.job.documents import VerifiedConfiguration
 from warpsmith.kernels_db.job.sweep_documents import SURE_LEAD
-from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.tensors import VarAxis
 
 
@@ -41,7 +40,7 @@ def _configured(kernel: ExportedKernel, one: VerifiedConfiguration) -> ExportedK
     mine, others = ({row["id"]: row for row in found["workloads"]} for found in (verdict, kernel.evidence))
     if not {shape["id"] for shape in kernel.envelope["shapes"]} <= mine.keys():
         return None
-    op = parse_op(kernel.spec)
+    op = kernel.op
     led: dict[tuple[tuple[str, int], ...], bool] = {}
     for workload in verified_workloads(kernel):
         name = workload["id"]

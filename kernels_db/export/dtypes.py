@@ -12,7 +12,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.job.envelope import build_envelope
-from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 
@@ -22,7 +22,7 @@ def of_each_dtype(kernel: ExportedKernel) -> list[ExportedKernel]:
     A choice that the target has no bench workload of is left out, since no op can have tests alone: a package leaves
     calls of these dtypes to the reference.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     if not op.dtypes:
         return [kernel]
     verified = {shape["id"] for shape in kernel.envelope["shapes"]}

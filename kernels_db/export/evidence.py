@@ -11,7 +11,6 @@ from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, export_version, kernel_name
 from warpsmith.kernels_db.job.protocol_number import read_protocol
-from warpsmith.kernels_db.spec.op import parse_op
 
 LICENSE = "Apache-2.0"
 LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith; edit it as your own.\n"
@@ -46,7 +45,7 @@ def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
 
     For each: its op, the lineage of ideas, the model and its prompts, versions, device, errors and times.
     """
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     return {
         "license": LICENSE,
         "warpsmith": version("warpsmith"),
@@ -57,7 +56,7 @@ def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
 
 
 def _origin(kernel: ExportedKernel) -> dict[str, Any]:
-    op, evidence = parse_op(kernel.spec), published(kernel.evidence)
+    op, evidence = kernel.op, published(kernel.evidence)
     return {
         "name": kernel_name(kernel),
         "kernel": kernel.id,

@@ -19,12 +19,13 @@ from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, provenance, sum
 from warpsmith.kernels_db.export.fold import reachable
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, runtime_needs, write_project
 from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.formats.flashinfer.made_workload import DRAWN
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, objects
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.spec.dist import default_dist
-from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, Workload
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source, resolve_workload
 from warpsmith.kernels_db.spec.tensors import ExprAxis, VarAxis
 
@@ -44,7 +45,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
     raw, definition = definition_of(op, target)
     defined = str(definition.get("name"))
@@ -188,7 +189,7 @@ def _definition(op: Op) -> dict[str, Any]:
         "constraints": list(op.constraints),
         "inputs": inputs,
         "outputs": outputs,
-        "reference": reference_source(op),
+        "reference": inlined(reference_source(op)),
     }
 
 

@@ -125,3 +125,12 @@ def _imports(name: str, files: Mapping[str, str]) -> Iterator[str]:
                     while above:
                         yield posixpath.join(above, "__init__.py")
                         above = posixpath.dirname(above)
+
+
+def renamed_imports(source: str, old: str, new: str) -> str:
+    """Return a source whose `from old... import` say `from new... import`."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and ("." * node.level + (node.module or "")).startswith(old):
+            lines[node.lineno - 1] = lines[node.lineno - 1].replace(old, new, 1)
+    return "".join(lines)

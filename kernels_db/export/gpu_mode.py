@@ -20,9 +20,10 @@ from warpsmith.kernels_db.export.fold import fold
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
+from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.spec.dist import amounts, default_dist
-from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 from warpsmith.kernels_db.spec.tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
 
@@ -94,7 +95,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
     imported = op.origin is not None and op.origin.format == NAME
     files = {"submission.py": _submission(kernel, op, module, imported)}
@@ -115,6 +116,7 @@ def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> 
         [
             LICENSE_HEADER + docstring(op.name, op.description, summary(kernel)),
             fold(module, importable_files([kernel], module)),
+            *(["import torch"] if any("torch." in source for source in taken) else []),
             f'''
 _package.watch(every=None)  # what is submitted to a benchmark is the kernel alone
 
@@ -221,7 +223,7 @@ def _reference(op: Op, target: Target) -> str:
     names = [f"{item.name}_" for item in taken]
     results = ["*outputs", *(f"{item.name}_" for item in taken if item.mutated)]
     lines = [
-        reference_source(op).rstrip(),
+        inlined(reference_source(op)).rstrip(),
         "",
         "",
         "import torch",

@@ -23,7 +23,7 @@ from warpsmith.kernels_db.export.kernel import (
 from warpsmith.kernels_db.export.layer_facts import HostNumber, flattens, host_numbers, is_activation
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import scalar_type
-from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, Target
 
 VERSION = 1
 """Of the repository: another kernel is another repository, so it never counts up."""
@@ -36,7 +36,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name
     FileExistsError where the directory exists, SpecErrors where the others are not of the same op.
     """
     kernels = joined([kernel, *others])
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     module = name or module_name(*kernels)
     devices = devices_of(kernels)
     files: dict[str, str] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
-from warpsmith.kernels_db.spec.op import SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 
 
 def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
@@ -63,7 +63,7 @@ def _meaning(kernel: ExportedKernel) -> dict[str, Any]:
 
     Dispatch looks at those at each call.
     """
-    document = parse_op(kernel.spec).semantic_document()
+    document = kernel.op.semantic_document()
     for field in ("inputs", "outputs", "state"):
         if field in document:
             document[field] = [_of_any_dtype(item) for item in document[field]]

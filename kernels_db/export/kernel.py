@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -13,7 +14,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.languages import LANGUAGES
-from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.op import Op, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 NAME_PREFIX = "warpsmith_"
@@ -53,6 +54,11 @@ class ExportedKernel:
 
     Elsewhere it leaves calls to the others. None for a kernel of its own.
     """
+
+    @functools.cached_property
+    def op(self) -> Op:
+        """The op of `spec`, read once. Raises SpecErrors where it is none."""
+        return parse_op(self.spec)
 
 
 def module_name(*kernels: ExportedKernel) -> str:
@@ -137,7 +143,7 @@ def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
 
 def verified_workloads(kernel: ExportedKernel) -> list[ResolvedWorkload]:
     """Return the op's workloads that the kernel's envelope names, resolved."""
-    op = parse_op(kernel.spec)
+    op = kernel.op
     verified = {shape["id"] for shape in kernel.envelope["shapes"]}
     return [resolve_workload(op, w) for w in op.workloads_for(Target.parse(kernel.target)) if w.id in verified]
 

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name, verified_workloads
-from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.tensors import VarAxis
 
@@ -41,7 +41,7 @@ def render_kernels(kernels: Sequence[ExportedKernel]) -> list[str]:
     lines += ["", "", "KERNELS: list[dict[str, Any]] = ["]
     for number, kernel in enumerate(kernels):
         facts = {**_facts(kernel), "timed": timed(kernel, by_limit)}
-        op = parse_op(kernel.spec)
+        op = kernel.op
         dtypes = ", ".join("None" if i.shape is None else f"torch.{i.dtype}" for i in arguments(op))
         lines += [
             "    {",
@@ -94,7 +94,7 @@ def numbers(op: Op) -> list[int]:
 
 def verified_numbers(kernel: ExportedKernel) -> list[tuple[Any, ...]]:
     """Return the op's numbers in the verified workloads, each combination once."""
-    positions = numbers(parse_op(kernel.spec))
+    positions = numbers(kernel.op)
     found = (tuple(w["inputs"][position].get("value") for position in positions) for w in verified_workloads(kernel))
     return list(dict.fromkeys(found)) if positions else []
 
@@ -105,7 +105,7 @@ def timed(kernel: ExportedKernel, by_limit: bool) -> list[Timed]:
     The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that it
     has to move at least.
     """
-    op, rows = parse_op(kernel.spec), _timed_rows(kernel)
+    op, rows = kernel.op, _timed_rows(kernel)
     shapes: dict[tuple[tuple[str, int], ...], list[tuple[float, float]]] = {}
     for workload in verified_workloads(kernel):
         if workload["id"] in rows:

@@ -25,8 +25,12 @@ from warpsmith.kernels_db.export.kernel import (
     write_project,
 )
 from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.export.stand_in_source import inlined
+from warpsmith.kernels_db.formats.shared.adapted_kernel import tuple_of
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
-from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.job.file_constants import all_inputs, constants_of
+from warpsmith.kernels_db.spec.names import unique
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 
 NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}
@@ -37,7 +41,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op = parse_op(kernel.spec)
+    op = kernel.op
     workload = _largest(verified_workloads(kernel))
     problem = _imported_problem(op)
     errors = _unsaid(op, workload, imported=problem is not None)
@@ -111,7 +115,7 @@ def _problem(op: Op, workload: ResolvedWorkload) -> str:
     state = {item.name for item in op.state}
     drawn = [_drawn(item) for item in workload["inputs"] if item["name"] not in state]
     names = [item.name for item in op.inputs]
-    lines = [op.reference.rstrip(), "", "", "import torch", ""]
+    lines = [inlined(op.reference).rstrip(), "", "", "import torch", ""]
     if op.init is None and not op.state:
         lines += [
             "",
@@ -147,6 +151,10 @@ def _drawn(item: ResolvedInput) -> str:
 def _model_new(op: Op) -> str:
     names = [item.name for item in op.inputs]
     arguments = [*names, *(attribute_source(state.attribute) for state in op.state)]
+    constants = constants_of(op.reference)
+    fixed = dict(zip(constants, unique([*names, *(f"constant_{n}" for n in constants)])[len(names) :], strict=True))
+    given = ", ".join(all_inputs(names, fixed))
+    other = f"{tuple_of(list(fixed.values()))} != {tuple_of(list(constants.values()))}"
     lines = [
         "",
         "_package.watch(every=None)  # what is submitted to a benchmark is the kernel alone",
@@ -155,7 +163,12 @@ def _model_new(op: Op) -> str:
         "class ModelNew(Model):",
         '    """`Model` with the same weights; the kernel serves what it was verified on, PyTorch the rest."""',
         "",
-        f"    def forward(self, {', '.join(names)}):",
+        f"    def forward(self, {given}):",
+        *(
+            [f"        if {other}:  # the kernel is for these alone", f"            return super().forward({given})"]
+            if constants
+            else []
+        ),
         f"        return _package.{op.name}({', '.join(arguments)})",
     ]
     return "\n".join(lines) + "\n"

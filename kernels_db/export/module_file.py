@@ -14,7 +14,6 @@ from warpsmith.kernels_db.export.fold import fold, public_names
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
-from warpsmith.kernels_db.spec.op import parse_op
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name: str | None = None) -> Path:
@@ -32,7 +31,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name
 
 def _module_text(kernels: Sequence[ExportedKernel], module: str) -> str:
     """Return the file's text: the package's exports, under the package's names."""
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     files = importable_files(kernels, module)
     names = public_names(files["__init__.py"])
     use = [f"`{op.name}` is the op; `explain` says which implementation would serve a call, and why.", ""]

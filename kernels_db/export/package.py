@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from warpsmith.kernels_db.export.evidence import in_docstring, license_text, provenance, published
+from warpsmith.kernels_db.export.fold import renamed_imports
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import (
     ExportedKernel,
@@ -30,8 +31,9 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.kernel_facts import configurations, file_of, verified_numbers
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
+from warpsmith.kernels_db.export.stand_in_source import carried
 from warpsmith.kernels_db.job.languages import LANGUAGES
-from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, Target
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 
 STATIC_FILES = (
@@ -103,7 +105,8 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
     files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(_context(kernels, module))
     files["_spec.py"] = render_spec_module(kernels, module)
-    files["_reference.py"] = REFERENCE_HEADER + reference_source(parse_op(kernels[0].spec))
+    reference, stand_in = carried(reference_source(kernels[0].op))
+    files |= {"_reference.py": REFERENCE_HEADER + reference, **stand_in}
     workloads = [{**w, "kernel": kernel_name(kernel)} for kernel in kernels for w in verified_workloads(kernel)]
     files["workloads.json"] = json.dumps(workloads, indent=1)
     for kernel in kernels:
@@ -115,8 +118,8 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
         name = kernel_name(kernel)
         files |= {file_of(name, kernels, stem): text for stem, text in documents.items()}
         files[file_of(name, kernels, "_kernel", ".py")] = _relocate_runtime(kernel.source)
-    for carried in ("axis_relations", "draws", "float64"):
-        files[f"_{carried}.py"] = (resources.files("warpsmith.kernels_db.job") / f"{carried}.py").read_text("utf-8")
+    for stem in ("axis_relations", "draws", "float64"):
+        files[f"_{stem}.py"] = (resources.files("warpsmith.kernels_db.job") / f"{stem}.py").read_text("utf-8")
     for entry in resources.files("warpsmith.kernels_db.runtime").iterdir():
         if entry.name.endswith(".py"):
             files[f"_runtime/{entry.name}"] = entry.read_text("utf-8")
@@ -125,7 +128,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
 
 def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
     """Return the values that the templates use."""
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     needs = [set(runtime_needs([kernel])) for kernel in kernels]
     always = set.intersection(*needs)
     languages = list(dict.fromkeys(kernel.language for kernel in kernels))
@@ -216,17 +219,9 @@ def _return_annotation(outputs: int) -> str:
 
 def _relocate_runtime(source: str) -> str:
     """Let the imports of `kernels_db.runtime` in `source` use the copy in the package."""
-    return _renamed_imports(source, "kernels_db.runtime", "._runtime")
+    return renamed_imports(source, "kernels_db.runtime", "._runtime")
 
 
 def restore_runtime(source: str) -> str:
     """Return the source that a package's `_kernel.py` was written from."""
-    return _renamed_imports(source, "._runtime", "kernels_db.runtime")
-
-
-def _renamed_imports(source: str, old: str, new: str) -> str:
-    lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and ("." * node.level + (node.module or "")).startswith(old):
-            lines[node.lineno - 1] = lines[node.lineno - 1].replace(old, new, 1)
-    return "".join(lines)
+    return renamed_imports(source, "._runtime", "kernels_db.runtime")

@@ -23,7 +23,7 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, writ
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.formats.robust_kbench import task
 from warpsmith.kernels_db.formats.shared.files import raw_files
-from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 
 NAME = "robust-kbench"
 BASELINES = {"eager": "torch_native_results.json", "compile": "torch_compile_results.json"}
@@ -37,7 +37,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists; SpecErrors where the op was imported from no task, or was not timed.
     """
-    op = parse_op(kernel.spec)
+    op = kernel.op
     module = name or module_name(kernel)
     if op.origin is None or op.origin.format != task.FORMAT:
         found = None if op.origin is None else op.origin.format

@@ -13,7 +13,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export import flashinfer_bench
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
-from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Op, Target
 
 NAME = "sol-execbench"
 LANGUAGES = {"triton": "triton"}
@@ -31,7 +31,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = parse_op(kernel.spec), Target.parse(kernel.target)
+    op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
     raw, definition = flashinfer_bench.definition_of(op, target)
     defined = str(definition.get("name"))

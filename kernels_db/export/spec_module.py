@@ -13,7 +13,7 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.kernel_facts import numbers, render_kernels
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.dist import default_dist
-from warpsmith.kernels_db.spec.op import Input, Op, Output, Target, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, Output, Target
 from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
 
@@ -26,7 +26,7 @@ A candidate was verified with it where its spec does not promise less. No instru
 
 def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
     """Return the Python source of `_spec.py`; the kernels are of one op."""
-    op = parse_op(kernels[0].spec)
+    op = kernels[0].op
     parameters = arguments(op)
     mutated = [i for i, parameter in enumerate(parameters) if parameter.mutated]
     alignments = [(i, p.alignment or ALIGNMENT) for i, p in enumerate(parameters) if p.shape is not None]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from warpsmith.kernels_db.formats.gpu_mode.exchange import Exchange, exchange_of
+from warpsmith.kernels_db.formats.gpu_mode.inputs import OBJECT
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.resolve import arguments
 
@@ -23,12 +25,11 @@ def input_sources(op: Op, imported: bool) -> list[str]:
     """
     if not imported:
         return [f"data[{position}]" for position in range(len(arguments(op)))]
-    call, _ = _run(op)
-    places = {name: path for path, name in _leaves(call.args[0])}
+    places = {name: source for source, name in _leaves(_exchange(op).data, "data")}
     missing = [item.name for item in op.inputs if item.name not in places]
     if missing:
         raise _unreadable(f"no place of {', '.join(missing)} in the data")
-    return ["data" + "".join(f"[{step!r}]" for step in places[item.name]) for item in op.inputs]
+    return [places[item.name] for item in op.inputs]
 
 
 def result_sources(op: Op, imported: bool) -> list[str]:
@@ -40,7 +41,7 @@ def result_sources(op: Op, imported: bool) -> list[str]:
     written = [f"arguments[{position}]" for position, item in enumerate(arguments(op)) if item.mutated]
     if not imported:
         return [f"outputs[{position}]" for position in range(len(op.outputs))] + written
-    _, returned = _run(op)
+    returned = _exchange(op).returned
     if isinstance(returned, ast.Constant):
         return written
     parts = returned.elts if isinstance(returned, ast.Tuple) else [returned]
@@ -62,27 +63,33 @@ def result_sources(op: Op, imported: bool) -> list[str]:
     return [source for source in filled if source is not None]
 
 
-def _run(op: Op) -> tuple[ast.Call, ast.expr]:
-    """Return the call of `ref_kernel` in the reference's `run`, and the returned expression."""
-    functions = [n for n in ast.parse(op.reference).body if isinstance(n, ast.FunctionDef) and n.name == "run"]
-    match functions[-1].body if functions else []:
-        case [ast.Assign(value=ast.Call(args=[_]) as call), ast.Return(value=ast.expr() as returned)]:
-            return call, returned
-    raise _unreadable("another function run")
+def _exchange(op: Op) -> Exchange:
+    found = exchange_of(op.reference)
+    if found is None:
+        raise _unreadable("another function run")
+    return found
 
 
-def _leaves(node: ast.expr, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the names in an expression of tuples, lists and dictionaries, each with its path."""
+def _leaves(node: ast.expr, source: str) -> Iterator[tuple[str, str]]:
+    """Yield the names in the expression of a task's data, each with the source of its place; `source`: the whole's."""
     match node:
         case ast.Name(id=name):
-            yield path, name
+            yield source, name
         case ast.Tuple(elts=items) | ast.List(elts=items):
             for number, item in enumerate(items):
-                yield from _leaves(item, (*path, number))
+                yield from _leaves(item, f"{source}[{number}]")
         case ast.Dict(keys=keys, values=values):
             for key, item in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield from _leaves(item, (*path, key.value))
+                    yield from _leaves(item, f"{source}[{key.value!r}]")
+        case ast.Call(func=ast.Name(id=function), args=[_, ast.Dict(keys=keys, values=values), *_]) if (
+            function == OBJECT
+        ):
+            for key, item in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield from _leaves(item, f"{source}.{key.value}")
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="view")):  # the op has it as bytes
+            yield f"{source}.view(torch.uint8)", name
 
 
 def _place(node: ast.expr) -> Path:

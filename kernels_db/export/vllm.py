@@ -16,7 +16,7 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, writ
 from warpsmith.kernels_db.export.layer_facts import epsilons
 from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
-from warpsmith.kernels_db.spec.op import Op, parse_op
+from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.tensors import Input
 
 NAME = "vllm"
@@ -49,7 +49,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name
     """
     kernels = joined([kernel, *others])
     module = name or module_name(*kernels)
-    layer = _layer_source(parse_op(kernels[0].spec))
+    layer = _layer_source(kernels[0].op)
     files = package.project_files(kernels, module, vllm_layer=layer)
     return write_project(directory, module, files)
 

@@ -19,7 +19,8 @@ from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, check_files, refused
 from warpsmith.kernels_db.formats.shared.imported_op import Imported
 from warpsmith.kernels_db.job.file_analysis import Analyse
-from warpsmith.kernels_db.spec.document import MAX_BYTES
+from warpsmith.kernels_db.spec.document import MAX_BYTES, read_document
+from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op, parse_op
 
 
@@ -70,9 +71,22 @@ def recognise(files: Sequence[RawFile]) -> str:
         raise refused("format", said, f"files of one format, or the format named: one of {', '.join(FORMATS)}")
     for file in files:
         _check_readable(file)
+        if _is_spec(file):
+            raise refused("format", f"{file.path}: an op spec", "a problem of another project; a spec needs no import")
     paths = ", ".join(file.path for file in files[:5])
     expected = "; or ".join(f"{name}: {known.expected}" for name, known in FORMATS.items())
     raise refused("format", f"{paths}: of no known format", expected)
+
+
+def _is_spec(file: RawFile) -> bool:
+    """Check whether a readable file has the fields of our own spec."""
+    if not file.path.endswith((".json", ".yml", ".yaml")):
+        return False
+    try:
+        document = read_document(file.data)
+    except SpecErrors:
+        return False
+    return isinstance(document, dict) and {"schema_version", "inputs", "reference"} <= document.keys()
 
 
 def _check_readable(file: RawFile) -> None:

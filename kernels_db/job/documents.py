@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
+from warpsmith.kernels_db.job.carried_builds import CarriedBuild
 from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.job.sweep_documents import Sweep
 
@@ -145,8 +146,11 @@ class JobOp(TypedDict):
 
 
 class JobCandidate(TypedDict):
+    """The candidate. build: what it was compiled to on another host, in place of compiling it here."""
+
     language: CandidateLanguage
     source: str
+    build: NotRequired[CarriedBuild]
 
 
 class JobLimits(TypedDict):

@@ -6,7 +6,7 @@ A spec has no such input, and what a file gives is the same in every call: it be
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 LONGEST = 1000
 """Characters of one value."""
@@ -62,3 +62,24 @@ def with_constants(text: str, constants: Mapping[int, str]) -> str:
         return text
     said = "{" + ", ".join(f"{number}: {source}" for number, source in sorted(constants.items())) + "}"
     return text.rstrip("\n") + "\n" + _CONSTANT.replace("{constants}", said)
+
+
+def constants_of(text: str) -> dict[int, str]:
+    """Return the source of each input that `with_constants` made part of a text, by position.
+
+    There are none where nothing was made part of it.
+    """
+    if _CONSTANT.partition("{constants}")[0] not in text:
+        return {}
+    for statement in reversed(ast.parse(text).body):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "_CONSTANTS":
+            constants = {number: repr(value) for number, value in ast.literal_eval(statement.value).items()}
+            return constants if with_constants("", constants).strip() in text else {}
+    return {}
+
+
+def all_inputs(names: Sequence[str], constants: Mapping[int, str]) -> list[str]:
+    """Return the inputs of a module in its own order: the names, and the constants at their positions."""
+    left = iter(names)
+    count = len(names) + len(constants)
+    return [constants[number] if number in constants else next(left) for number in range(count)]

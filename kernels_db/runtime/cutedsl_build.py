@@ -47,6 +47,10 @@ DTYPES = {
 """torch's dtypes, and what the DSL calls them. A bool is the byte that it lies in."""
 VARIABLES = {"CUTE_DSL_DISABLE_FILE_CACHING": "1"}
 """Of a process that compiles: builds are kept here, and not by the DSL as well."""
+CARRIED_VARIABLE = "WARPSMITH_CARRIED_BUILDS"
+"""Where the builds in the cache were compiled on another host: the `compiler_key` there. Nothing is compiled then."""
+NOT_CARRIED = "the builds that came with the job have none of"
+"""How the message begins where a call is none of those that builds from another host were made for."""
 _ATTRIBUTES = frozenset({CLUSTER, COOPERATIVE, PROGRAMMATIC})
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR = re.compile(r"error\[\w+\]:\s*(.+)")
@@ -91,16 +95,37 @@ def build(
         HostError: the DSL is not installed, or cannot be used.
     """
     target = architecture(arch)
-    parts = {"abi": ABI, "dsl": version(), "arch": target, **called(inspect.unwrap(function), arguments)}
+    parts = {"compiler": compiler_key(facts), "arch": target, **called(inspect.unwrap(function), arguments)}
     directory = cache_directory(cache_dir)
     key = content_key(parts)
     kept = find_pair(directory, key)
     if kept is not None:
         return Compiled(kept[0], _read(kept[1]))
+    refuse_carried(parts)
     start = time.perf_counter()
     with workspace(directory) as place:
         code, made = _compiled(function, arguments, target, place)
         return Compiled(publish_pair(directory, key, place, code, _written(made), start), made)
+
+
+def facts() -> dict[str, Any]:
+    """Return what a build depends on of the compiler. Raises HostError where it is not installed."""
+    return {"abi": ABI, "dsl": version()}
+
+
+def compiler_key(own: Callable[[], dict[str, Any]]) -> str:
+    """Name the compiler in the keys of builds: that of the builds which came along, else the one here, by its facts."""
+    return os.environ.get(CARRIED_VARIABLE) or content_key(own())
+
+
+def refuse_carried(parts: dict[str, Any]) -> None:
+    """Raise HostError where builds came along, so that none is compiled here: they lack the one of these parts."""
+    if CARRIED_VARIABLE in os.environ:
+        raise HostError(
+            f"{NOT_CARRIED} {parts['function']!r} for {parts['arch']} and the arguments "
+            f"{json.dumps(parts['arguments'])[:600]}: expected every call of `run` to be one that was seen when they "
+            "were compiled"
+        )
 
 
 def called(function: Callable[..., Any], arguments: Sequence[Argument]) -> dict[str, Any]:

@@ -24,7 +24,16 @@ from typing import Any
 
 from .cache import Build, cache_directory, content_key, workspace
 from .cuda_build import core, errors, first_error, include_paths, toolchain
-from .cutedsl_build import Argument, TensorFacts, architecture, called, find_pair, publish_pair
+from .cutedsl_build import (
+    Argument,
+    TensorFacts,
+    architecture,
+    called,
+    compiler_key,
+    find_pair,
+    publish_pair,
+    refuse_carried,
+)
 from .errors import CompileError, HostError, trim_log
 from .tilelang_host import KernelLaunch, TensorMap, launches
 
@@ -66,17 +75,23 @@ def build(function: Any, arguments: Sequence[Argument], arch: str, *, cache_dir:
     """
     target = architecture(arch)
     function_facts = called(inspect.unwrap(function.orig_func), arguments)
-    parts = {"abi": ABI, "tilelang": version(), "arch": target, **function_facts, **dict(toolchain())}
+    parts = {"compiler": compiler_key(facts), "arch": target, **function_facts}
     directory = cache_directory(cache_dir)
     key = content_key(parts)
     kept = find_pair(directory, key)
     if kept is not None:
         return Compiled(kept[0], _read(kept[1]))
+    refuse_carried(parts)
     start = time.perf_counter()
     source, made = lowered(function, arguments, target)
     code, log = _compiled(source, target)
     with workspace(directory) as place:
         return Compiled(publish_pair(directory, key, place, code, _written(made), start, log), made)
+
+
+def facts() -> dict[str, Any]:
+    """Return what a build depends on of the compilers. Raises HostError where one is not installed."""
+    return {"abi": ABI, "tilelang": version(), **dict(toolchain())}
 
 
 def version() -> str:

@@ -95,7 +95,7 @@ def _repeated(names: Iterable[tuple[str, str]], attribute: str) -> Iterator[Spec
 
 def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
     names = sorted(parts.axis_names)
-    known = f"an axis: one of {listed(names)}"
+    known = f"an axis: one of {listed(names)}" if names else "a number, for the spec declares no axes"
     for field, shape in parts.shapes():
         for index, dimension in enumerate(shape):
             if isinstance(dimension, str) and dimension not in parts.axis_names:
@@ -220,7 +220,8 @@ def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError
             yield SpecError(f"{field}.axes.{name}", None, "a size, for the axis is var")
         for name, size in workload.axes.items():
             if name not in parts.axis_names:
-                expected = f"an axis of kind var: one of {listed(sorted(variables))}{suggest(name, variables)}"
+                known = f"one of {listed(sorted(variables))}{suggest(name, variables)}"
+                expected = f"an axis of kind var: {known if variables else 'the spec declares none'}"
                 yield SpecError(f"{field}.axes.{name}", size, expected)
             elif name in parts.axes and name not in variables:
                 yield SpecError(f"{field}.axes.{name}", size, f"nothing, for the axis is {parts.axes[name].kind}")

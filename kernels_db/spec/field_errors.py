@@ -92,7 +92,7 @@ def _converted(detail: ErrorDetails, model: type[BaseModel], document: Mapping[s
     if kind == "missing":
         found = None
     elif kind == "extra_forbidden":
-        found = f"the field {detail['loc'][-1]!r}"
+        found = detail["loc"][-1]
         expected = _expected_fields(detail["loc"][-1], _fields(place.container))
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         field = f"{field}.kind"

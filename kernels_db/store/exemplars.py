@@ -19,6 +19,9 @@ from warpsmith.kernels_db.store.teams import is_readable
 MOST_OPS = 1000
 """Ops with such kernels that are looked at, the newest. They are parsed once in a process; later only ids are read."""
 
+NEARLY_AS_ALIKE = 0.2
+"""An op whose likeness is below the likest's by more comes after those within it, whatever its technique."""
+
 MOST_OF_AN_OP, MOST_READ = 4, 40
 """Kernels of an op that are compared, and kernels of all ops whose lineage is read."""
 
@@ -63,8 +66,9 @@ def find_exemplars(
     """Return up to `most` kernels of other ops in `language` that are worth reading, each of another op.
 
     Of the target's type of device, that `team` may read, that surely beat the fastest baseline, that an idea led to,
-    and whose ops are made of the same (`structure`). First those that won by `technique`, then the likest ops, then the
-    same architecture, then the fastest: the same rows give the same kernels in the same order.
+    and whose ops are made of the same (`structure`). First the ops that are nearly as alike as the likest, within each
+    part those that won by `technique`, then the likest ops, then the same architecture, then the fastest: the same rows
+    give the same kernels in the same order.
     """
     wanted = structure(op)
     if not wanted or most <= 0:
@@ -86,7 +90,12 @@ def find_exemplars(
                 alike[op_id] = found, other
     candidates = _find_kernels(session, usable, {op_id: found for op_id, (found, _) in alike.items()}, target)
     ideas = _read_ideas(session, list(candidates))
-    in_order = sorted(ideas, key=lambda kernel_id: ideas[kernel_id]["technique"] != technique)  # keeps that of equals
+    nearest = max((alike[candidates[kernel_id]][0] for kernel_id in ideas), default=0.0) - NEARLY_AS_ALIKE
+
+    def precedence(kernel_id: str) -> tuple[bool, bool]:
+        return alike[candidates[kernel_id]][0] < nearest, ideas[kernel_id]["technique"] != technique
+
+    in_order = sorted(ideas, key=precedence)  # keeps the order of equals
     by_op = {alike[candidates[kernel_id]][1].name: kernel_id for kernel_id in reversed(in_order)}
     chosen = [kernel_id for kernel_id in in_order if by_op[alike[candidates[kernel_id]][1].name] == kernel_id][:most]
     return _read_kernels(session, [(one, alike[candidates[one]][1], ideas[one]) for one in chosen], wanted)

@@ -20,7 +20,7 @@ reduction: sum mean amax amin max min prod norm var std var_mean logsumexp argma
 reduction: layer_norm rms_norm group_norm batch_norm instance_norm normalize cross_entropy nll_loss mse_loss
 normalisation: layer_norm rms_norm group_norm batch_norm instance_norm normalize rsqrt var var_mean
 softmax: softmax log_softmax logsumexp cross_entropy scaled_dot_product_attention
-scan: cumsum cumprod cummax cummin logcumsumexp
+scan: cumsum cumprod cummax cummin logcumsumexp associative_scan
 order: sort argsort topk kthvalue median unique searchsorted
 indexing: gather scatter scatter_add index_select index_add index_put take take_along_dim embedding masked_fill
 transcendental: exp exp2 expm1 log log2 log1p tanh sigmoid gelu silu softplus erf sin cos mish selu elu pow

@@ -60,12 +60,12 @@ def check_storable(document: Any, root: str = "body") -> None:
     That is: NUL or half a surrogate pair in text, an infinite number, too deep a nesting.
     """
     for location, level, value in walk(document):
-        path = (root, *map(shown, location))
         if level > DEEPEST:
+            path = (root, *map(shown, location[:7]))
             expected = f"at most {DEEPEST} levels of nesting"
-            raise InvalidInput.one(field_path(path[:8]) + "...", f"{level} levels", expected)
+            raise InvalidInput.one(field_path(path) + "...", f"{level} levels", expected)
         if not isinstance(value, dict | list) and (refused := expected_scalar(value)) is not None:
-            raise InvalidInput.one(field_path(path), value, refused)
+            raise InvalidInput.one(field_path((root, *map(shown, location))), value, refused)
 
 
 def content_type(request: Request) -> str:

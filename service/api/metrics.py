@@ -1,19 +1,24 @@
 """Prometheus metrics: request latency, and the state of searches, nodes, queues, workers and the broker.
 
 All but latency and `process_*` are read from the database, so every API process of a service says the same: a query
-takes their `max`, and never adds them up. docs/operations.md says what to watch.
+takes their `max`, and never adds them up. Processes that share a port answer for each other: their latency is one
+histogram, and `process_*` has the label `process`. docs/operations.md says what to watch.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import psutil
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -29,7 +34,9 @@ from warpsmith.kernels_db.store.tables import (
     TryRow,
     WorkerRow,
 )
+from warpsmith.service.settings import METRICS_DIRECTORY
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
+from warpsmith.workers.steps.placement import count_oversized
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 COUNTED = {
@@ -54,13 +61,19 @@ class Metrics:
 
     def __init__(self, db: Database, alive_after_s: float, broker_answers: Callable[[], bool]) -> None:
         self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+        shared = os.environ.get(METRICS_DIRECTORY)
+        if shared is None:
+            ProcessCollector(registry=self._registry)
+        else:
+            self._registry.register(_SiblingsCollector())
+            # It reads the files of every process, dead ones included.
+            MultiProcessCollector(self._registry, shared)  # type: ignore[no-untyped-call]
         self._latency = Histogram(
             "warpsmith_http_request_seconds",
             "Seconds from a request's arrival to the end of its response",
             ["method", "route", "status"],
             buckets=LATENCY_BUCKETS_S,
-            registry=self._registry,
+            registry=self._registry if shared is None else None,
         )
         self._registry.register(_DatabaseCollector(db, alive_after_s))
         self._registry.register(_BrokerCollector(broker_answers))
@@ -73,6 +86,23 @@ class Metrics:
     def render(self) -> bytes:
         """Render the exposition text; raises the errors of the database."""
         return generate_latest(self._registry)
+
+
+class _SiblingsCollector(Collector):
+    """`process_*` of each process that shares the port: the children of this one's parent."""
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the names are those of `ProcessCollector`."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        found: dict[str, Metric] = {}
+        for pid in sorted(child.pid for child in psutil.Process(os.getppid()).children()):
+            for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+                known = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    known.add_sample(sample.name, {**sample.labels, "process": str(pid)}, sample.value)
+        yield from found.values()
 
 
 class _DatabaseCollector(Collector):
@@ -125,6 +155,7 @@ class _Queue:
     retried: int = 0
     deferred: int = 0
     since: float | None = None
+    oversized: int = 0
 
     def add(self, waiting: int, running: int, retried: int, deferred: int, since: float | None) -> None:
         self.waiting += waiting
@@ -150,6 +181,8 @@ def _measure_queues(session: Session, now: float, alive_since: float) -> dict[st
             queues[judge_queue(target)].add(*measured)
     for _, *measured in session.execute(_imports()):
         queues[MODEL_QUEUE].add(*measured)
+    for target, count in count_oversized(session, now).items():
+        queues[judge_queue(target)].oversized = count
     return queues
 
 
@@ -224,6 +257,7 @@ def _describe_queues(queues: dict[str, _Queue], now: float) -> Iterator[Metric]:
         ("age_seconds", "Age of the oldest job that is due and waits", lambda queue: queue.age_s(now)),
         ("retried", "Open jobs that an earlier worker took and lost", lambda queue: queue.retried),
         ("deferred", "Steps put off because their model was unavailable", lambda queue: queue.deferred),
+        ("oversized", "Steps that are too large for every live GPU of their target", lambda queue: queue.oversized),
     )
     for name, text, value in measures:
         family = GaugeMetricFamily(f"warpsmith_queue_{name}", text, labels=["queue"])

@@ -26,7 +26,8 @@ Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {sea
 1. Take this directory to a host that has the device, with Python 3.11 or newer, torch and numpy
    (for Triton and Gluon candidates triton, for CUDA candidates cuda-core, for CuTe DSL candidates
    nvidia-cutlass-dsl and cuda-core, for TileLang candidates tilelang, nvidia-cuda-cccl and cuda-core,
-   for C++ candidates g++), and there:
+   for C++ candidates g++; where builds.jsonl is there, CuTe DSL and TileLang candidates need cuda-core alone),
+   and there:
 
        {judge}
 

@@ -12,9 +12,15 @@ DONE, FAILED, MISUSE = 0, 1, 2
 
 
 class ServiceUnreachableError(RuntimeError):
-    """Nothing answers at the URL."""
+    """Nothing answers at the URL, or nothing that can be trusted."""
 
     def __init__(self, url: str, error: Exception) -> None:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            super().__init__(
+                f"url: found {url}, whose certificate does not hold here ({error}); expected one of an authority "
+                "that is known: SSL_CERT_FILE names the PEM file of your own"
+            )
+            return
         super().__init__(
             f"url: found {url}, where nothing answers ({error}); expected a running service: "
             "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"

@@ -40,7 +40,9 @@ class BundleSummary(BaseModel):
     created_at: float
     jobs: int = Field(description="Jobs in the bundle")
     merged: int = Field(description="Of these, jobs whose verdicts have come")
-    out: int = Field(description="Of these, jobs whose verdicts are still to come")
+    out: int = Field(
+        description="Of these, jobs whose verdicts are still wanted: a ban or the end of a search takes jobs back"
+    )
     unjudged: int = Field(description="Of those that are out, jobs that their host could not judge")
 
 

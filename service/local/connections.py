@@ -3,6 +3,9 @@
 uvicorn bounds the time between two requests alone; its protocol class is the hook for the rest. A connection that opens
 and says nothing, sends half a head, or does not read its answer is closed, and one peer gets no more than its share.
 The time for a body is the application's to limit, after it has checked who sends it.
+
+A time that is up closes nothing before the loop has looked at its sockets once more. A busy loop is late for both: to
+close a connection whose next request had come meanwhile resets it, and the client does not know what was done.
 """
 
 from __future__ import annotations
@@ -108,7 +111,13 @@ class _LimitedProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._end_head_time()
         elif self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(self.limits_in_force.head_s, self.transport.abort)
+            self._head_timer = self.loop.call_later(self.limits_in_force.head_s, self._abort_soon)
+
+    def _abort_soon(self) -> None:
+        self._head_timer = self.loop.call_later(0, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(0, super().timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -1,7 +1,8 @@
 """`warpsmith up`: runs and restarts API, broker, workers and reconciler as child processes.
 
     redis        a private redis-server on a unix socket, where no broker is configured
-    api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection
+    api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection;
+                 on one for each of WARPSMITH_API_PROCESSES, where there are several
     reconciler   python -m warpsmith.workers.queue.reconciler
     beat         Celery beat, where stored kernels are judged again on a schedule
     model        a Celery worker; the only child that is given the model's key
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -32,7 +34,7 @@ from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.local.home import HomeLock
-from warpsmith.service.local.listening import listen
+from warpsmith.service.local.listening import listen_together
 from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.service.settings import ServiceSettings
@@ -76,15 +78,14 @@ class Launcher:
         self.report = report
         self._model_concurrency = model_concurrency
         self._lock = HomeLock(self.home)
-        self._socket: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
         self._supervisor = Supervisor(self.home / "logs", report)
         self._started_at = 0.0
 
     @property
     def url(self) -> str:
         """The URL of the API."""
-        assert self._socket is not None
-        host, port = self._socket.getsockname()[:2]
+        host, port = self._sockets[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def pids(self) -> dict[str, int]:
@@ -98,7 +99,7 @@ class Launcher:
         """
         self._lock.acquire()
         try:
-            self._socket = self._listen()
+            self._sockets = self._listen()
             self._start_broker()
             self._upgrade_database()
             for spec in self._make_specs():
@@ -119,15 +120,15 @@ class Launcher:
         self._supervisor.stop(*(names - {"api", "redis"}))
         self._supervisor.stop("api")
         self._supervisor.stop("redis")
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        for listener in self._sockets:
+            listener.close()
+        self._sockets = []
         self._lock.release()
 
-    def _listen(self) -> socket.socket:
+    def _listen(self) -> list[socket.socket]:
         host, port = self.settings.host, self.settings.port
         try:
-            return listen(host, port)
+            return listen_together(host, port, self.settings.api_processes)
         except OSError as error:
             raise StartError(
                 f"port: found {host}:{port}, which cannot be bound ({error.strerror or error}); "
@@ -196,12 +197,11 @@ class Launcher:
         }
 
     def _make_specs(self) -> list[ChildSpec]:
-        assert self._socket is not None
         environment = self._make_environment()
-        descriptor = self._socket.fileno()
-        api = (*PYTHON, "warpsmith.service.server.serve", "--fd", str(descriptor))
+        descriptors = tuple(listener.fileno() for listener in self._sockets)
+        api = (*PYTHON, "warpsmith.service.server.serve", *chain.from_iterable(("--fd", str(fd)) for fd in descriptors))
         specs = [
-            ChildSpec("api", api, environment | self._announce_key(), pass_fds=(descriptor,)),
+            ChildSpec("api", api, environment | self._announce_key(), pass_fds=descriptors),
             ChildSpec("reconciler", (*PYTHON, "warpsmith.workers.queue.reconciler"), environment),
             ChildSpec(
                 "model",

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
 from warpsmith.service.client.errors import misuse
@@ -47,10 +48,24 @@ def read_op_file(text: str, field: str, expected: str = EXPECTED) -> Op | None:
     """
     path = Path(text)
     if path.exists() and not path.is_dir():
-        return load_op(path)
+        if path.suffix == ".py":
+            misuse(field, text, "an op spec, in YAML or JSON: a candidate's file comes after it")
+        return _load_file(path)
     if not NAME.fullmatch(text):
         misuse(field, text, f"{expected}{suggest(path.stem, list_examples())}")
     return None
+
+
+def _load_file(path: Path) -> Op:
+    """Read a spec; what is wrong with the file as a whole is said by its name. Raises SpecErrors."""
+    try:
+        return load_op(path)
+    except SpecErrors as error:
+        named = [
+            SpecError(str(path), one.found, one.expected, one.line) if one.field == "document" else one
+            for one in error.errors
+        ]
+        raise SpecErrors(named) from None
 
 
 def find_op(client: Client | None, text: str, field: str, expected: str = EXPECTED) -> NamedOp:

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from warpsmith.workers.judge.machine.process_control import die_with_parent
 
@@ -50,17 +51,18 @@ class _Child:
 class Supervisor:
     """Keeps children alive.
 
-    Use it from the main thread alone: a child dies with the *thread* that started it.
+    Use it from the main thread alone: a child dies with the *thread* that started it. Without `log_directory` they
+    write where this process does.
     """
 
-    log_directory: Path
+    log_directory: Path | None
     report: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     _children: dict[str, _Child] = field(default_factory=dict)
     _ending: bool = False
 
     def start(self, spec: ChildSpec) -> None:
-        """Start a child in its own session; its output goes to `<log_directory>/<name>.log`."""
+        """Start a child in its own session; its output goes to `<log_directory>/<name>.log`, where there is one."""
         self._children[spec.name] = _Child(spec, self._spawn(spec), self.clock())
 
     def poll(self) -> None:
@@ -104,15 +106,15 @@ class Supervisor:
     def log_tail(self, name: str) -> str:
         """Read the last lines of a child's log."""
         path = self.log_path(name)
-        if not path.exists():
+        if path is None or not path.exists():
             return ""
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
             return log.read().decode(errors="replace").strip()
 
-    def log_path(self, name: str) -> Path:
-        """Return the path of the child's log."""
-        return self.log_directory / f"{name}.log"
+    def log_path(self, name: str) -> Path | None:
+        """Return the path of the child's log; None where it has none of its own."""
+        return None if self.log_directory is None else self.log_directory / f"{name}.log"
 
     def stop(self, *names: str) -> None:
         """End and forget the named children together.
@@ -149,17 +151,14 @@ class Supervisor:
         child.restart_at = self.clock() + delay_s
         with suppress(ProcessLookupError):
             os.killpg(child.process.pid, signal.SIGKILL)
+        path = self.log_path(child.spec.name)
         self.report(
-            f"{child.spec.name} died ({describe_exit(child.process.returncode)}); restart in {delay_s:g} s; "
-            f"its log: {self.log_path(child.spec.name)}"
+            f"{child.spec.name} died ({describe_exit(child.process.returncode)}); restart in {delay_s:g} s"
+            f"{'' if path is None else f'; its log: {path}'}"
         )
 
     def _spawn(self, spec: ChildSpec) -> subprocess.Popen[bytes]:
-        self.log_directory.mkdir(parents=True, exist_ok=True)
-        path = self.log_path(spec.name)
-        if path.exists() and path.stat().st_size > LOG_KEPT_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("ab") as log:
+        with self._open_log(spec.name) as log:
             return subprocess.Popen(
                 spec.command,
                 env=dict(spec.environment),
@@ -170,6 +169,18 @@ class Supervisor:
                 pass_fds=spec.pass_fds,
                 preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - the supervisor has no threads
             )
+
+    @contextmanager
+    def _open_log(self, name: str) -> Iterator[BinaryIO | None]:
+        path = self.log_path(name)
+        if path is None:
+            yield None
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_KEPT_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        with path.open("ab") as log:
+            yield log
 
     @staticmethod
     def _wait(processes: list[subprocess.Popen[bytes]], grace_s: float) -> None:

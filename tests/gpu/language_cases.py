@@ -811,6 +811,15 @@ CASES = [
         1e-3,
     ),
     Case(
+        "bulk copies and a cluster's exchange",
+        "cuda",
+        prompts.example("cuda_bulk"),
+        [("x", [37, 1000], "float32")],
+        [("y", [37, 1000], "float32")],
+        lambda x: [x - x.mean(1, keepdim=True)],
+        1e-5,
+    ),
+    Case(
         "Gluon's layouts and asynchronous copies",
         "gluon",
         GLUON_ROWS,

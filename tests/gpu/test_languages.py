@@ -105,7 +105,7 @@ def run_prepared(case: Case, directory: Path, tools: Path) -> dict[str, Any]:
         cwd=place,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
             CACHE_VARIABLE: str(cache),
             "TRITON_CACHE_DIR": str(triton_cache(cache)),
             "TRITON_INTERPRET": "0",

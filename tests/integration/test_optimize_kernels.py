@@ -15,7 +15,7 @@ import warpsmith
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, exported
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.exports.project import NotAnExport
-from warpsmith.workers.optimize.compiled import choice, match, places, trial
+from warpsmith.workers.optimize.compiled import choice, inductor, match, places, rewriting, seams, trial
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 """Inductor imports a module of its own that warns."""
@@ -277,6 +277,42 @@ def test_kernels_that_gain_in_their_places_and_not_in_the_graph_are_dropped(
     for handle in (fast, again):
         assert "0 of 2 places of kernels taken" in handle.report()
         assert "stays: the graph as a whole is not surely faster with kernels: 0.50x" in handle.report()
+
+
+def test_kernels_whose_gain_is_sure_are_compiled_alone(
+    packages: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph is traced once and its places are found once, though Inductor's first attempt at it is given up."""
+    monkeypatch.setattr(choice, "decide", lambda *_: choice.Decision("", "", True, 1.0, 2.0, (1.9, 2.1)))
+    monkeypatch.setattr(seams, "gain", lambda *_: seams.Gain(9.0, 1.0))
+    found, compiled = [], []
+    find, compile_graph = places.find, inductor.compile_graph
+
+    def seen(*given: Any) -> Any:
+        found.append(find(*given))
+        return found[-1]
+
+    def compiling(graph: Any, inputs: Any, patches: Any, attempts: Any = None) -> Any:
+        compiled.append(attempts)
+        return compile_graph(graph, inputs, patches, attempts)
+
+    monkeypatch.setattr(rewriting, "find", seen)
+    monkeypatch.setattr(inductor, "compile_graph", compiling)
+    model, x = Stack().eval(), torch.randn(2, 9, 32)
+    reports = []
+    with torch.no_grad():
+        for loading in (2, 0):  # calls: two kinds of places, each once, where nothing is known of them
+            torch._dynamo.reset()
+            fast = warpsmith.optimize(model, kernels=[packages["norm"]])
+            before = served(packages["norm"])
+            fast(x)
+            assert fast.settled
+            assert served(packages["norm"]) == before + loading + 2
+            reports.append(fast.report())
+    assert len(found) == 1
+    assert len([attempts for attempts in compiled if attempts is not None]) == 2, "once in each process"
+    assert reports[0] == reports[1]
+    assert "the graph as a whole: faster with its kernels, for they save at least 9 us" in reports[0]
 
 
 @pytest.mark.parametrize(("which", "inputs"), [("wrong", ""), ("clips", "of up to "), ("drops NaN", "with a NaN")])

@@ -37,6 +37,7 @@ _CUDA = names(
 ) | frozenset(HEADERS)
 _CUDA_FAMILY = re.compile(r"(cooperative_groups|cuda|cub)(/[a-z_]+)*/[A-Za-z0-9_]+(\.h|\.hpp|\.cuh)?")
 _CUB_ON_HOST = re.compile(r"cub/(cub|config|version)\.cuh|cub/device/.*|thrust/.*")
+_CODE = names("define elif if ifdef ifndef undef")
 _DIRECTIVES = names("define elif else endif error if ifdef ifndef include pragma undef warning")
 _PRAGMA = re.compile(
     r"omp\b.*|once|(no)?unroll\b.*|nv_diag\w*\b.*|STDC\s.*"
@@ -44,6 +45,12 @@ _PRAGMA = re.compile(
 )
 _PRAGMAS = "omp, once, unroll or GCC optimize, target, unroll, ivdep"
 _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
+_OBSERVERS = re.compile(r"\w*(SANITIZE|no_sanitize|no_address_safety|sanitizer_instrumentation)\w*|__has_feature")
+"""Words by which a source tells a build with sanitizers from another, or keeps a function out of their sight."""
+_CLOCKS = re.compile(
+    r"_*(builtin_ia32_)?rd(tscp?|rand|seed|pid|pmc|pru)(\d+|_u\d+)?(_step|_di)?|__builtin_readcyclecounter|_+(builtin_)?(arm_)?rsr\w*"
+)
+"""Instructions that read a clock, a counter, chance or the processor: the same inputs would not give the same bits."""
 
 
 def source_problems(source: str, language: str, line: int) -> list[Problem]:
@@ -56,15 +63,17 @@ def source_problems(source: str, language: str, line: int) -> list[Problem]:
             found = directive.text[:80] if directive.name in _DIRECTIVES else ""
             spelled = f"#{directive.name} {found}".strip()
             problems.append(Problem(line + directive.line - 1, f"{spelled} is not allowed: expected {expected}"))
-    # The body of a macro is code as well.
-    streams = [tokens(source), *(tokens(directive.text) for directive in lines if directive.name == "define")]
-    places = [line, *(line + directive.line - 1 for directive in lines if directive.name == "define")]
+    # The body of a macro is code as well, and a condition chooses code.
+    read = [directive for directive in lines if directive.name in _CODE]
+    streams = [tokens(source), *(tokens(directive.text) for directive in read)]
+    places = [line, *(line + directive.line - 1 for directive in read)]
     for place, stream in zip(places, streams, strict=True):
         if language == "cpp":
             problems += [
                 Problem(place, f"`{word}` is not allowed: expected intrinsics, since an assembler can read files")
                 for word in sorted(_ASSEMBLY.intersection(stream))
             ]
+            problems += [Problem(place, message) for message in _bad_words(stream)]
         problems += [Problem(place, message) for message in _bad_pragmas(stream)]
     return problems
 
@@ -93,6 +102,17 @@ def _asked(condition: str) -> list[str]:
 def _pastes(macro: str) -> bool:
     """Check whether a macro's body pastes tokens together."""
     return ("#", "#") in pairwise(tokens(macro)) or "%:%:" in macro
+
+
+def _bad_words(stream: list[str]) -> list[str]:
+    """List the errors of words by which a kernel would do one thing when it is looked at and another when it is not."""
+    found = []
+    for word in sorted(set(stream)):
+        if _OBSERVERS.fullmatch(word):
+            found.append(f"`{word}` is not allowed: expected the same code with and without sanitizers")
+        elif _CLOCKS.fullmatch(word):
+            found.append(f"`{word}` is not allowed: expected results that inputs alone decide, not a clock or chance")
+    return found
 
 
 def _bad_pragmas(stream: list[str]) -> list[str]:

@@ -3,7 +3,8 @@
 A library op needs no name: `x + y` runs one. This analysis finds the expressions that may hold a tensor, through
 assignments, containers, loops and helper calls, and refuses operators, comparisons, truth tests and number builtins on
 them. It follows names, not values: a name that may be a tensor anywhere in a function is one everywhere in it, and an
-entry of a container that holds a tensor is one.
+entry of a container that holds a tensor is one. The lambdas of grids and of `@triton.heuristics` get the arguments of a
+launch by name, tensors among them.
 """
 
 from __future__ import annotations
@@ -27,12 +28,37 @@ def tensor_problems(tree: ast.Module, scope: Scope, library: frozenset[str], sca
     for argument in (*run.args.posonlyargs, *run.args.args):
         if argument.arg not in scalars:
             flow.holders.add(("run", argument.arg))
+    # A kernel's decorators run on the host, before each launch.
+    host: list[tuple[str, int, list[ast.AST]]] = [(one.name, one.lineno, [one]) for one in scope.functions.values()]
+    host += [(one.name, one.lineno, [*one.decorator_list]) for one in scope.jitted.values()]
     known = -1
     while known != flow.size():  # grows towards a fixed point: names and functions are finite
         known = flow.size()
-        for function in scope.functions.values():
-            flow.read(function)
-    return [problem for function in scope.functions.values() for problem in flow.problems(function)]
+        for here, _, parts in host:
+            flow.read(here, parts)
+    return [problem for here, line, parts in host for problem in flow.problems(here, line, parts)]
+
+
+def _launch_tables(scope: Scope) -> dict[tuple[str, str], set[str]]:
+    """Return the parameters of lambdas, by function or kernel and name, and of which kernels' launches.
+
+    Each gets a table of a launch's arguments. A lambda that is bound to a name may be a grid of every kernel.
+    """
+    found: dict[tuple[str, str], set[str]] = {}
+    for function in (*scope.functions.values(), *scope.jitted.values()):
+        kernel = function.name in scope.jitted
+        nodes = [node for part in (function.decorator_list if kernel else [function]) for node in ast.walk(part)]
+        grids = {
+            id(node.slice): node.value.id
+            for node in nodes
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in scope.jitted
+        }
+        for node in nodes:
+            if isinstance(node, ast.Lambda):
+                of = {function.name} if kernel else {grids[id(node)]} if id(node) in grids else set(scope.jitted)
+                for argument in (*node.args.posonlyargs, *node.args.args):
+                    found.setdefault((function.name, argument.arg), set()).update(of)
+    return found
 
 
 class _Flow:
@@ -43,14 +69,15 @@ class _Flow:
         self.library = library
         self.holders: set[tuple[str, str]] = set()
         self.returning: set[str] = set()
+        self.handed: set[tuple[str, str]] = set()  # kernels and their parameters that a launch gives a tensor to
+        self.tables = _launch_tables(scope)
 
     def size(self) -> int:
-        return len(self.holders) + len(self.returning)
+        return len(self.holders) + len(self.returning) + len(self.handed)
 
-    def read(self, function: ast.FunctionDef) -> None:
-        """Take every binding of `function` into account once."""
-        here = function.name
-        for node in ast.walk(function):
+    def read(self, here: str, parts: list[ast.AST]) -> None:
+        """Take every binding of a function, or of a kernel's decorators, into account once."""
+        for node in (node for part in parts for node in ast.walk(part)):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._bind(here, target, node.value)
@@ -76,7 +103,12 @@ class _Flow:
             self.holders.add((here, target.id))
 
     def _pass(self, here: str, call: ast.Call) -> None:
-        """Carry the arguments of a helper's call to its parameters."""
+        """Carry the arguments of a helper's call, or of a launch, to the parameters."""
+        if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
+            kernel = self.scope.jitted.get(call.func.value.id)
+            if kernel is not None:
+                self._launch(here, kernel, call)
+            return
         if not isinstance(call.func, ast.Name) or call.func.id not in self.scope.functions:
             return
         helper = self.scope.functions[call.func.id]
@@ -90,10 +122,31 @@ class _Flow:
             if keyword.arg is not None and self.holds(here, keyword.value):
                 self.holders.add((helper.name, keyword.arg))
 
+    def _launch(self, here: str, kernel: ast.FunctionDef, call: ast.Call) -> None:
+        """Note the parameters of `kernel` that a launch gives a tensor to."""
+        names = [argument.arg for argument in (*kernel.args.posonlyargs, *kernel.args.args)]
+        for i, argument in enumerate(call.args):
+            if self.holds(here, argument):
+                filled = names[i:] if isinstance(argument, ast.Starred) else names[i : i + 1]
+                self.handed.update((kernel.name, name) for name in filled)
+        for keyword in call.keywords:
+            if self.holds(here, keyword.value):
+                filled = names if keyword.arg is None else [keyword.arg]
+                self.handed.update((kernel.name, name) for name in filled)
+
     def holds(self, here: str, node: ast.AST | None) -> bool:  # noqa: PLR0911  one answer per kind of node
         """Check whether `node` may be a tensor, or a container with one."""
         if isinstance(node, ast.Name):
-            return (here, node.id) in self.holders
+            kernels = self.tables.get((here, node.id), set())
+            return (here, node.id) in self.holders or any(kernel in kernels for kernel, _ in self.handed)
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and isinstance(node.slice, ast.Constant)
+        ):
+            table = self.tables.get((here, node.value.id))
+            if table is not None:
+                return any((kernel, node.slice.value) in self.handed for kernel in table)
         if isinstance(node, ast.Attribute):
             return node.attr in ("T", "mT") and self.holds(here, node.value)
         if isinstance(node, (ast.Subscript, ast.Starred)):
@@ -126,14 +179,13 @@ class _Flow:
             return made or (entry and self.holds(here, function.value))
         return False
 
-    def problems(self, function: ast.FunctionDef) -> list[Problem]:
-        """List the computations of `function` on tensors."""
-        here = function.name
+    def problems(self, here: str, line: int, parts: list[ast.AST]) -> list[Problem]:
+        """List the computations on tensors of a function, or of a kernel's decorators, which begins at `line`."""
         found = []
-        for node in ast.walk(function):
+        for node in (node for part in parts for node in ast.walk(part)):
             message = self._misuse(here, node)
             if message is not None:
-                found.append(Problem(getattr(node, "lineno", function.lineno), f"{message}: {_HELP}"))
+                found.append(Problem(getattr(node, "lineno", line), f"{message}: {_HELP}"))
         return found
 
     def _misuse(self, here: str, node: ast.AST) -> str | None:  # noqa: PLR0911, PLR0912  one answer per kind of node

@@ -59,7 +59,7 @@ def language_of(source: str, name: str) -> str:
             imported |= {f"{node.module or ''}.{alias.name}" for alias in node.names}
     found = imported_languages(imported)
     if len(found) != 1:
-        expected = f"exactly one of {', '.join(GATED)}; or name the language, which may be python"
+        expected = f"an import of exactly one: {', '.join(GATED)}; or the language named, python for PyTorch alone"
         raise SpecError(f"{name}: imports", ", ".join(found) or "no kernel language", expected)
     return found[0]
 

@@ -54,6 +54,8 @@ def page() -> str:
             flags=list(flags),
             for_ideas=False,
             sweeps=True,
+            copies=True,
+            dependent=True,
             has_isa=False,
             library_calls=[],
         )

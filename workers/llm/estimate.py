@@ -250,10 +250,11 @@ def _largest(context: requests.RequestContext, reply_chars: int, policy: Policy)
     """Return `context` with every part as long as it may be, asked again after an unreadable reply.
 
     `reply_chars`: of the longest reply; neither a source nor an idea is longer. A line of the ledger has the variants
-    of its idea.
+    of its idea. The idea asks for every form that a request may show.
     """
     source = "x" * min(reply_chars, parsing.MAX_SOURCE_CHARS)
-    field = "i" * min(reply_chars // (len(IDEA) - 1), parsing.MAX_FIELD_CHARS)
+    longest = min(reply_chars // (len(IDEA) - 1), parsing.MAX_FIELD_CHARS)
+    field = "bulk copies, launch_pdl ".ljust(longest, "i")[:longest]
     idea = {name: IDEA[name] if name == "technique" else field for name in IDEA}
 
     def grown(node: requests.NodeFacts | None) -> requests.NodeFacts | None:

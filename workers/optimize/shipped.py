@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
@@ -43,11 +42,11 @@ def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
 
 @functools.cache
 def _shipped(target: str) -> tuple[Served, ...]:
-    return tuple(_served(_modules(target)))
+    return tuple(_served(_directories(target)))
 
 
-def _modules(target: str) -> Iterator[ModuleType]:
-    """Yield the packages of the kernels that ship for a target.
+def _directories(target: str) -> Iterator[Path]:
+    """Yield the directories of the packages of the kernels that ship for a target.
 
     An entry that was read, checked and built before is neither read nor built again: its files' bytes and the code that
     builds packages name the directory.
@@ -65,7 +64,7 @@ def _modules(target: str) -> Iterator[ModuleType]:
             entry = read_entry(directory)
             found[key] = _package(_exported(entry)) if entry.target == target else None
         if (package := found[key]) is not None:
-            yield _imported(*package)
+            yield Path(*package)
     if found != known:
         keep(file, found)
 
@@ -90,10 +89,10 @@ def served(projects: Sequence[Project]) -> tuple[list[Served], dict[str, str]]:
     return usable, others
 
 
-def _served(modules: Iterator[ModuleType]) -> Iterator[Served]:
-    for module in modules:
+def _served(directories: Iterator[Path]) -> Iterator[Served]:
+    for directory in directories:
         try:
-            yield Served(Kernel(module))
+            yield Served(Kernel(directory))
         except NotUsable:
             continue
 
@@ -137,16 +136,6 @@ def _package(kernel: ExportedKernel) -> list[str]:
             Path(made).rename(place)
             Path(made).mkdir()  # for the context to remove
     return [str(place / name), name]
-
-
-def _imported(directory: str, name: str) -> ModuleType:
-    if name in sys.modules:
-        return sys.modules[name]
-    sys.path.insert(0, directory)
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(directory)
 
 
 def _built(file: Path) -> dict[str, list[str] | None]:

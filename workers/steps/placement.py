@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.memory import needed_bytes, usable_bytes
@@ -34,6 +34,9 @@ LOOK_AGAIN_S = 15.0
 
 SOON_S = 1.0
 """Seconds for which a step is set aside that a judge which is alive can take."""
+
+MOST_MEASURED = 100
+"""Ops that one count of oversized steps measures, at a few milliseconds each; the others count from the next."""
 
 MOST_NEEDS = 10_000
 """Needs that a process remembers, the last that it measured: an op's spec never changes."""
@@ -176,11 +179,38 @@ def find_shortage(session: Session, op_id: str, target: str, now: float) -> str 
     return None if need is None else _describe_shortage(need, list_devices(session, target, now))
 
 
+def count_oversized(session: Session, now: float) -> dict[str, int]:
+    """Count, by target, the waiting steps that are too large for each of its GPUs that are alive."""
+    waits = AttemptRow.state == "pending", AttemptRow.kind.in_(("judge", "verify"))
+    runs = SearchRow.state == "running", SearchRow.target.startswith("cuda:")
+    query = select(SearchRow.target, SearchRow.op_id, func.count()).join(
+        AttemptRow, AttemptRow.search_id == SearchRow.id
+    )
+    steps: dict[str, dict[str, int]] = {}
+    for target, op_id, count in session.execute(query.where(*waits, *runs).group_by(SearchRow.target, SearchRow.op_id)):
+        steps.setdefault(target, {})[op_id] = count
+    found, left = {}, MOST_MEASURED
+    for target, by_op in steps.items():
+        devices = list_devices(session, target, now)
+        known = _recall(by_op, target)
+        unknown = [op_id for op_id in by_op if op_id not in known][:left]
+        left -= len(unknown)
+        needs = known | _measure_all(_read_specs(session, unknown, known), target)
+        found[target] = sum(
+            by_op[op_id] for op_id, need in needs.items() if need is not None and _is_too_large(need, devices)
+        )
+    return found
+
+
+def _is_too_large(need: Need, devices: Collection[int | None]) -> bool:
+    """Check whether there are devices, and none of them is large enough."""
+    return bool(devices) and not any(need.fits(size) for size in devices)
+
+
 def _describe_shortage(need: Need, devices: Collection[int | None]) -> str | None:
-    known = [size for size in devices if size is not None]
-    if not known or any(need.fits(size) for size in devices):
+    if not _is_too_large(need, devices):
         return None
-    return need.describe(max(known), "the largest GPU of this target")
+    return need.describe(max(size for size in devices if size is not None), "the largest GPU of this target")
 
 
 def _format_gib(size: int) -> str:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
+from warpsmith.kernels_db.store.table_base import insert_new
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
@@ -45,14 +46,8 @@ def is_unwritten(row: SearchRow) -> bool:
 
 def write_new(session: Session, search: SearchRow) -> None:
     """Write the rows of a new search, if they are not written yet: its own first, to which the others refer."""
-    if not is_unwritten(search):
-        return
-    others = [row for row in session.new if row is not search]
-    for row in others:
-        session.expunge(row)
-    session.flush()
-    session.add_all(others)
-    session.flush()
+    if is_unwritten(search):
+        insert_new(session)
 
 
 @dataclass(frozen=True)

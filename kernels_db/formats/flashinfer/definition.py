@@ -22,7 +22,8 @@ from typing import Any
 
 from warpsmith.kernels_db.formats.flashinfer import reference
 from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, references, tensor
-from warpsmith.kernels_db.formats.flashinfer.workloads import custom_inputs, workloads
+from warpsmith.kernels_db.formats.flashinfer.small_axes import with_small_axes
+from warpsmith.kernels_db.formats.flashinfer.workloads import inputs_of_types, workloads
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.job.file_analysis import Analyse
@@ -68,6 +69,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     kept, left_out = _constraints(definition)
     text, where = definition.text("reference"), f"{definition.field}: reference"
     written = reference.written(text, where, list(inputs))
+    unread = reference.unread(text, where, list(inputs))
     document: dict[str, Any] = {
         "schema_version": 1,
         "name": identifier(name, "op"),
@@ -75,7 +77,9 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "family": (identifier(str(content.get("op_type") or ""), "") or None),
         "axes": {axis: _axis(definition, axis, item) for axis, item in definition.members("axes").items()},
         "constraints": kept,
-        "inputs": [_input(definition, key, item, written=key in written) for key, item in inputs.items()],
+        "inputs": [
+            _input(definition, key, item, written=key in written, unread=key in unread) for key, item in inputs.items()
+        ],
         "outputs": [tensor(definition, "outputs", key, item) for key, item in outputs.items()],
         "reference": reference.reference(text, where, list(inputs), list(outputs)),
         "workloads": workloads(definition, found, files),
@@ -89,10 +93,23 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     in_place = [item["name"] for item in document["inputs"] if item.get("mutated")]
     if in_place:
         notes.append(f"the reference writes to {', '.join(in_place)}: what it leaves there is checked, as results are")
-    notes += drawn_apart(custom_inputs(found), str(content.get("custom_inputs_entrypoint")))
+    if unread:
+        notes.append(
+            f"the reference does not take {', '.join(unread)}: here, unless a Workload gives values, it is zeros"
+        )
+    if reference.with_math(text) != text:
+        notes.append("the reference uses math and does not import it: here it does")
+    notes += drawn_apart(inputs_of_types(found, ("custom",)), str(content.get("custom_inputs_entrypoint")))
     if any("tolerance" in item.content for item in found if item.kind == "Workload"):
         notes.append("the Workloads' tolerances are kept in origin alone: here they are derived from float64")
-    return Imported(document, notes)
+    small = None if _has_own_values(found) else with_small_axes(document)
+    lowered, sizes = small or (None, {})
+    return Imported(document, notes, sizes=sizes, small=lowered and lowered | {"origin": None})
+
+
+def _has_own_values(found: Sequence[Found]) -> bool:
+    """Check whether a Workload has values of its own, which fit its sizes alone."""
+    return bool(inputs_of_types(found, ("custom", "safetensors")))
 
 
 def _axis(definition: Found, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,11 +141,13 @@ def _constraints(definition: Found) -> tuple[list[str], list[str]]:
     return kept, left_out
 
 
-def _input(definition: Found, name: str, item: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
-    """Return an input as the spec says it. `written`: the reference writes to it."""
+def _input(definition: Found, name: str, item: Mapping[str, Any], *, written: bool, unread: bool) -> dict[str, Any]:
+    """Return an input as the spec says it. `written`: the reference writes to it; `unread`: it does not take it."""
     found = tensor(definition, "inputs", name, item)
     if found["shape"] is None:
         return found
+    if unread:
+        return found | {"dist": {"kind": "constant", "value": 0}}
     if found["dtype"] in _RANDOM:
         low, high = _RANDOM[found["dtype"]]
         found["dist"] = {"kind": "randint", "low": low, "high": high}

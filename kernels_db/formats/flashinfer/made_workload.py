@@ -2,9 +2,9 @@
 
 What the caller does not say is chosen here, and told: an axis that a constraint gives from others (`len_indptr ==
 batch_size + 1`), else one of DEFAULT_SIZE or as much more as the constraints demand; a scalar by its name and dtype;
-tensors as `random`. Integers that the format's own random values would not fit are of the type `drawn`, with a
-distribution of the spec. They are offsets (`total_q == qo_indptr[-1].item()`, names that end in `indptr` or
-`seqlens`) and the indices, lengths and ids whose names the format's data set has (BELOW).
+tensors as `random`. What the format's own random values would not fit is of the type `drawn`, with a distribution of
+the spec. These are offsets (`total_q == qo_indptr[-1].item()`, names that end in `indptr` or `seqlens`), the indices,
+lengths and ids whose names the format's data set has (BELOW), and probabilities (SHARES).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ DRAWN = "drawn"
 """The type of an input that has a distribution of the spec; no type of the format's own."""
 
 INTEGERS = ("int8", "int16", "int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32")
 
 BELOW: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "kv_indices": (0, ("num_pages",)),
@@ -34,6 +35,9 @@ BELOW: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "block_table": (0, ("num_pages",)),
     "sparse_indices": (0, ("num_pages * page_size", "num_pages")),
     "kv_last_page_len": (1, ("page_size + 1",)),
+    "last_page_len": (1, ("page_size + 1",)),
+    "kv_len_arr": (1, ("num_kv_indices + 1", "num_pages + 1")),
+    "weight_indices": (0, ("num_experts",)),
     "seq_lens": (1, ("max_num_pages * page_size + 1", "max_seq_len + 1")),
     "positions": (0, ("max_seq_len",)),
     "initial_state_indices": (0, ("pool_size",)),
@@ -46,6 +50,9 @@ BELOW: Mapping[str, tuple[int, tuple[str, ...]]] = {
 
 The first whose axes the Definition has is taken.
 """
+
+SHARES = ("probs",)
+"""Float inputs whose rows are shares: at least 0, and 1 together."""
 
 _LAST = re.compile(r"\s*([A-Za-z_]\w*)\s*==\s*([A-Za-z_]\w*)\s*\[\s*-1\s*\](?:\.item\(\))?\s*", re.ASCII)
 
@@ -73,7 +80,8 @@ def made_workload(files: Sequence[RawFile], given: Mapping[str, int | float]) ->
     scalars = [name for name, item in inputs.items() if item.get("shape") is None]
     for name in given:
         if name not in (*free, *scalars):
-            raise refused("--axes", name, f"a var axis or a scalar input: {one_of(name, [*free, *scalars])}")
+            known = one_of(name, [*free, *scalars]) if free or scalars else "the Definition has neither"
+            raise refused("--axes", name, f"a var axis or a scalar input: {known}")
     for name in free:
         if name in given and (not isinstance(given[name], int) or given[name] < 1):
             raise refused(f"--axes {name}", given[name], "a whole number above 0")
@@ -158,8 +166,13 @@ def _work_out(
 def _scalar(
     name: str, item: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]], known: Mapping[str, int]
 ) -> int | float | bool:
-    """Return a scalar's value: true, 0 for an offset, 1/sqrt(d) for a scale of attention, else 1."""
+    """Return a scalar's value.
+
+    It is that of the const axis of its name, true, 0 for an offset, 1/sqrt(d) for a scale of attention, else 1.
+    """
     dtype = str(item.get("dtype"))
+    if name in known:
+        return known[name]
     if dtype == "bool":
         return True
     if "int" in dtype:
@@ -172,7 +185,7 @@ def _scalar(
 
 
 def _drawn(definition: Found, sizes: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the distributions of integers that are offsets or indices, by input."""
+    """Return the distributions of offsets, indices and probabilities, by input."""
     totals = {
         match[2]: match[1] for text in _texts(definition) if (match := _LAST.fullmatch(text)) and match[1] in sizes
     }
@@ -197,7 +210,9 @@ def _drawn(definition: Found, sizes: Mapping[str, int]) -> dict[str, dict[str, A
         end = next((text for text in ends if expr.parse(text, "integer").names <= sizes.keys()), None)
         if end is not None and name not in found:
             found[name] = {"kind": "randint", "low": low, "high": end}
-    return found
+    inputs = definition.members("inputs")
+    shares = [name for name in SHARES if name in inputs and str(inputs[name].get("dtype")) in FLOATS]
+    return found | {name: {"kind": "code", "source": _SHARES} for name in shares if inputs[name].get("shape")}
 
 
 def _indptr(total: str) -> dict[str, Any]:
@@ -209,7 +224,9 @@ def _total(name: str, rank: int, sizes: Mapping[str, int]) -> str | None:
     if rank != 1 or not name.endswith(("indptr", "seqlens")):
         return None
     wanted = (
-        ("total_q", "total_num_tokens") if name.startswith("q") else ("num_kv_indices", "total_kv", "total_seq_len")
+        ("total_q", "total_num_tokens")
+        if name.startswith("q")
+        else ("num_kv_indices", "total_kv", "total_seq_len", "M")
     )
     return next((axis for axis in wanted if axis in sizes), None)
 
@@ -221,4 +238,13 @@ def make(shape, dtype, generator):
     import torch
 
     return (torch.arange(shape[0]) * {total} // max(1, shape[0] - 1)).to(dtype)
+'''
+
+_SHARES = '''"""Rows of probabilities, which sum to one."""
+
+
+def make(shape, dtype, generator):
+    import torch
+
+    return torch.softmax(torch.randn(shape, generator=generator), -1).to(dtype)
 '''

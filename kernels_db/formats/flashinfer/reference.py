@@ -1,8 +1,8 @@
 """Turns a Definition's reference into a spec's.
 
 `run` then takes its inputs by position and returns a tensor or a tuple. The format lets `run` name its
-parameters in another order than that of the inputs, and return a dict by output. Where a reference does so, a
-`run` that says it in the spec's way is added below it; otherwise it stays as it is.
+parameters in another order than that of the inputs, and return a dict by output. Where a reference does so, or
+leaves inputs out, a `run` that says it in the spec's way is added below it; otherwise it stays as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[
     """Return the spec's reference. Raises SpecErrors naming `field`."""
     run = _run(source, field)
     by_name = _by_name(run, inputs)
+    passed = _read(run, inputs)
+    source = with_math(source)
     returns_dict = any(
         isinstance(node, ast.Return) and isinstance(node.value, ast.Dict | ast.DictComp) for node in ast.walk(run)
     )
@@ -42,11 +44,33 @@ def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[
         + "\n"
         + _ADDED.format(
             parameters=", ".join(inputs),
-            arguments=", ".join(f"{name}={name}" if by_name else name for name in inputs),
+            arguments=", ".join(f"{name}={name}" if by_name else name for name in passed),
             returns=", and a tuple for the dict" if returns_dict else "",
             result=result,
         )
     )
+
+
+def unread(source: str, field: str, inputs: Sequence[str]) -> list[str]:
+    """Return the inputs that `run` does not take. Raises SpecErrors naming `field`."""
+    passed = _read(_run(source, field), inputs)
+    return [name for name in inputs if name not in passed]
+
+
+def with_math(source: str) -> str:
+    """Return a source that uses `math` with an import of it, at its end, where it has none; else the source itself."""
+    nodes = list(ast.walk(ast.parse(source)))
+    uses = any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)
+    binds = any(
+        isinstance(node, ast.Name) and node.id == "math" and not isinstance(node.ctx, ast.Load) for node in nodes
+    )
+    imports = any(
+        isinstance(node, ast.Import | ast.ImportFrom)
+        and any((item.asname or item.name).partition(".")[0] in ("math", "*") for item in node.names)
+        for node in nodes
+    )
+    taken = any(isinstance(node, ast.arg) and node.arg == "math" for node in nodes)
+    return f"{source.rstrip()}\n\n\nimport math\n" if uses and not (binds or imports or taken) else source
 
 
 def written(source: str, field: str, inputs: Sequence[str]) -> set[str]:
@@ -66,7 +90,16 @@ def written(source: str, field: str, inputs: Sequence[str]) -> set[str]:
 def _by_name(run: ast.FunctionDef, inputs: Sequence[str]) -> bool:
     """Check whether `run` takes its inputs by name, in an order of its own."""
     named = _parameters(run)
+    if _read(run, inputs) != list(inputs):
+        return True
     return set(inputs) <= set(named) and (named[: len(inputs)] != list(inputs) or bool(run.args.kwonlyargs))
+
+
+def _read(run: ast.FunctionDef, inputs: Sequence[str]) -> list[str]:
+    """Return the inputs that `run` takes: all, unless its parameters are some of their names and nothing else."""
+    named = _parameters(run)
+    whole = run.args.vararg is not None or run.args.kwarg is not None or not named or not set(named) < set(inputs)
+    return list(inputs) if whole else [name for name in inputs if name in named]
 
 
 def _parameters(run: ast.FunctionDef) -> list[str]:

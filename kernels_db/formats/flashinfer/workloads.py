@@ -103,14 +103,17 @@ def make(shape, dtype, generator):
 """
 
 
-def custom_inputs(found: Sequence[Found]) -> list[str]:
-    """Return the inputs that a Definition's own function makes for some workload, in the order of their first."""
+def inputs_of_types(found: Sequence[Found], types: Sequence[str]) -> list[str]:
+    """Return the inputs that are of these types in some workload, in the order of their first.
+
+    Those of type `custom` a Definition's own function makes.
+    """
     names: dict[str, None] = {}
     for item in found:
         workload = item.content.get("workload") if item.kind == "Trace" else item.content
         given = workload.get("inputs") if item.kind in ("Trace", "Workload") and isinstance(workload, dict) else None
         for name, one in given.items() if isinstance(given, dict) else ():
-            if isinstance(one, dict) and one.get("type") == "custom":
+            if isinstance(one, dict) and one.get("type") in types:
                 names[name] = None
     return list(names)
 

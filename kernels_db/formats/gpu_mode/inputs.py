@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.gpu_mode.exchange import KERNEL
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.facts import Leaf, TaskFacts
 from warpsmith.kernels_db.formats.shared.files import refused
 from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous, permutation_of
+from warpsmith.kernels_db.job.file_objects import SOURCE
 from warpsmith.kernels_db.spec.names import identifier, unique
 
 MODULE = "task_reference"
@@ -24,23 +26,26 @@ MODULE = "task_reference"
 A spec's own source is a module `reference` in the judge.
 """
 
+OBJECT, CLASSES = "_object", "_reference"
+"""Names in a spec's source: what makes an object of the task's (`file_objects`), and the module of its class."""
+
 _RUN = """
 
-_ref_kernel = _embedded("task_reference").ref_kernel
+{kernel} = _embedded("task_reference").ref_kernel
 
 
 def run({parameters}):
     {found}
     return {outputs}
 """
-_FOUND = "found = _ref_kernel({data})"
+_FOUND = "found = {kernel}({data})"
 _FOUND_ANYWHERE = """if {tensor}.is_cuda:
-        found = _ref_kernel({data})
+        found = {kernel}({data})
     else:
         from kernels_db.formats.stand_in import gpu_as_cpu
 
         with gpu_as_cpu():
-            found = _ref_kernel({data})"""
+            found = {kernel}({data})"""
 """For a `ref_kernel` that puts tensors on a GPU: without one they go to the CPU."""
 _MAKE = '''
 
@@ -126,6 +131,20 @@ def _paths(structure: Mapping[str, Any]) -> Iterator[tuple[int | str, ...]]:
     elif kind == "dict":
         for key, item in content.items():
             yield from ((key, *path) for path in _paths(item))
+    elif kind == "object":
+        for name, item in content["attributes"].items():
+            yield from ((_Attribute(name), *path) for path in _paths(item))
+
+
+class _Attribute(str):
+    """A step of a path that is an object's attribute, not a key."""
+
+    __slots__ = ()
+
+
+def _step(step: int | str) -> str:
+    """Return a step of a path as Python source, to follow that of the value it starts at."""
+    return f".{step}" if isinstance(step, _Attribute) else f"[{step!r}]"
 
 
 def inputs(
@@ -183,7 +202,7 @@ def _make(generate_input: ast.FunctionDef, call: Mapping[str, Any], path: Sequen
     if "seed" in taken:
         given["seed"] = "seed"
     arguments = "**{" + ", ".join(f"{name!r}: {value}" for name, value in given.items()) + "}"
-    taken_out = "".join(f"[{step!r}]" for step in path) + (".view(torch.uint8)" if leaf.bytes_of else "")
+    taken_out = "".join(map(_step, path)) + (".view(torch.uint8)" if leaf.bytes_of else "")
     return _MAKE.format(arguments=arguments, path=taken_out)
 
 
@@ -229,9 +248,11 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int], *, names_
     )
     data = _expression(facts.understood[0].structure, given)
     computing = _FOUND if tensor is None or not names_gpu else _FOUND_ANYWHERE
-    return ("\n\nimport torch\n" if given != list(wanted) else "") + _RUN.format(
-        parameters=", ".join(wanted), found=computing.format(tensor=tensor, data=data), outputs=outputs
-    )
+    before = "\n\nimport torch\n" if given != list(wanted) else ""
+    if f"{OBJECT}(" in data:
+        before += SOURCE + f"\n\n{CLASSES} = _embedded({MODULE!r})\n"
+    computed = computing.format(tensor=tensor, data=data, kernel=KERNEL)
+    return before + _RUN.format(parameters=", ".join(wanted), found=computed, outputs=outputs, kernel=KERNEL)
 
 
 def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:
@@ -243,6 +264,10 @@ def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:
         return repr(content)
     if kind == "dict":
         return "{" + ", ".join(f"{key!r}: {_expression(item, wanted)}" for key, item in content.items()) + "}"
+    if kind == "object":
+        attributes = _expression({"dict": content["attributes"]}, wanted)
+        marked = f"{content['parameters']!r}, {content['buffers']!r}"
+        return f"{OBJECT}({CLASSES}.{content['class']}, {attributes}, {marked})"
     items = [_expression(item, wanted) for item in content]
     if kind == "list":
         return f"[{', '.join(items)}]"

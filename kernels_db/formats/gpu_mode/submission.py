@@ -10,10 +10,13 @@ from __future__ import annotations
 import ast
 
 from warpsmith.kernels_db.formats.gpu_mode import task
+from warpsmith.kernels_db.formats.gpu_mode.exchange import exchange_of
+from warpsmith.kernels_db.formats.gpu_mode.inputs import CLASSES, OBJECT
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.adapted_kernel import Adapted, assembled, require_origin, tuple_of
 from warpsmith.kernels_db.formats.shared.files import RawFile, beside, raw_files, refused
 from warpsmith.kernels_db.formats.shared.packed import packed
+from warpsmith.kernels_db.job.file_objects import SOURCE
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op
 
@@ -85,6 +88,10 @@ def adapt(file: RawFile, op: Op) -> Adapted:
     require_origin(op, FORMAT, "a submission")
     data, taken = _exchange(op)
     body = _BODY.replace("@OUTPUTS@", repr(taken))
+    if f"{OBJECT}(" in data:
+        # The module of an absolute import, as submissions write it: its classes are those that they compare with.
+        module = task.REFERENCE.removesuffix(".py")
+        body = f'{SOURCE}\n\n{CLASSES} = importlib.import_module("{module}")\n{body}'
     files = _modules(op) | {_FILE: file.text().removeprefix("\ufeff")}
     outputs = [item.name for item in op.outputs]
     written = [item.name for item in op.inputs if item.mutated]
@@ -120,34 +127,26 @@ def _exchange(op: Op) -> tuple[str, list[Place]]:
     Raises SpecErrors where a reference has no such `run`.
     """
     expected = "the reference as `warpsmith import` wrote it: a task's data stand in its `run`"
+    found = exchange_of(op.reference)
     try:
-        run = python_source.top_level(ast.parse(op.reference), ast.FunctionDef)["run"]
-        found, returned = run.body
-        places = _places(returned)
-    except (KeyError, ValueError, SyntaxError):
+        if found is None:
+            raise ValueError("no run of an import")
+        places = _places(found.returned)
+    except ValueError:
         raise refused("op: reference", "another run", expected) from None
-    if (
-        not isinstance(found, ast.Assign)
-        or not isinstance(found.value, ast.Call)
-        or ast.unparse(found.value.func) != "_ref_kernel"
-        or len(found.value.args) != 1
-        or len(places) != len(op.outputs)
-    ):
-        raise refused("op: reference", ast.unparse(run)[:200], expected)
-    return ast.unparse(found.value.args[0]), places
+    if len(places) != len(op.outputs):
+        raise refused("op: reference", f"a run that returns {len(places)} results", f"{len(op.outputs)} outputs")
+    return ast.unparse(found.data), places
 
 
-def _places(returned: ast.stmt) -> list[Place]:
-    """Return the places that a statement takes from `found`.
+def _places(returned: ast.expr) -> list[Place]:
+    """Return the places that an expression takes from `found`.
 
-    Raises ValueError where it is another statement.
+    Raises ValueError where it takes anything else.
     """
-    if not isinstance(returned, ast.Return) or returned.value is None:
-        raise ValueError("no return of a value")
-    value = returned.value
-    if isinstance(value, ast.Constant) and value.value is None:
+    if isinstance(returned, ast.Constant) and returned.value is None:
         return []
-    return [_place(item) for item in (value.elts if isinstance(value, ast.Tuple) else [value])]
+    return [_place(item) for item in (returned.elts if isinstance(returned, ast.Tuple) else [returned])]
 
 
 def _place(value: ast.expr) -> Place:

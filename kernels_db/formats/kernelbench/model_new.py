@@ -4,7 +4,8 @@ It is constructed once, as its file is loaded, with the arguments of the problem
 weights match by seeding before both constructors; here every call brings the weights. A tensor of the op's state goes
 to the parameter or buffer of the same name, shape and dtype, and what is left to parameters of the same shape and
 dtype, in order: a state has its parameters first. A parameter is pointed at its tensor; a buffer, which a call may
-change, gets a copy within the call. What a constructor makes of its own weights is not made again.
+change, gets a copy within the call. What a constructor makes of its own weights is not made again. Inputs of the
+problem that are no tensors or numbers are no inputs of its op: a call has them where the problem has them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.adapted_kernel import Adapted, assembled, require_origin, tuple_of
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files, refused
 from warpsmith.kernels_db.formats.shared.packed import packed
+from warpsmith.kernels_db.job.file_constants import all_inputs, constants_of
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 
@@ -85,8 +87,8 @@ def adapt(file: RawFile, op: Op) -> Adapted:
     else:
         init = repr(list(op.init or ()))
     body = _BODY.replace("@INIT@", init).replace("@STATE@", _state(op))
-    inputs, state = ([item.name for item in items] for items in (op.inputs, op.state))
-    outputs = [item.name for item in op.outputs]
+    inputs = all_inputs([item.name for item in op.inputs], constants_of(op.reference))
+    state, outputs = ([item.name for item in items] for items in (op.state, op.outputs))
     call = f"_call({tuple_of(inputs)}, {tuple_of(state)}, {tuple_of(outputs)})"
     title = f"{file.path}: {problem.CANDIDATE} for the op {op.name}"
     return Adapted(FORMAT, assembled(packed(title, files, _FILE), body, op, call), _notes(op))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -155,8 +156,9 @@ class TaskWorkload(Facts):
     """One call of a task.
 
     Structure and leaves of its data and of its result, which of the data were written, and for each output which of
-    the data it is, if any. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or
-    {"constant": text or None}.
+    the data it is, if any. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}},
+    {"constant": text or None} or, for an object of a class of the task's, {"object": {"class": name, "attributes":
+    {...}, "parameters": [...], "buffers": [...]}}.
     """
 
     structure: dict[str, Any]
@@ -165,6 +167,11 @@ class TaskWorkload(Facts):
     outputs: list[Leaf] = Field(max_length=MOST_LEAVES)
     written: list[int] = Field(max_length=MOST_LEAVES)
     aliases: list[int | None] = Field(max_length=MOST_LEAVES)
+
+    @property
+    def elements(self) -> int:
+        """How many elements the data and the results have."""
+        return sum(math.prod(leaf.shape) for leaf in [*self.inputs, *self.outputs] if leaf.shape is not None)
 
     @property
     def fits(self) -> bool:
@@ -185,15 +192,30 @@ class TaskWorkload(Facts):
 class TaskFacts(Facts):
     """The calls of a task.
 
-    A workload is None where it needs values and was not to have them.
+    A workload is None where it needs values and was not to have them. `inferred`: those whose results were not
+    computed; their sizes follow from the data's as they do in smaller calls.
     """
 
     workloads: list[TaskWorkload | None] = Field(min_length=1, max_length=MOST_WORKLOADS)
+    inferred: list[int] = Field(default=[], max_length=MOST_WORKLOADS)
 
     @property
     def understood(self) -> list[TaskWorkload]:
         """The workloads of which something is known."""
         return [workload for workload in self.workloads if workload is not None]
+
+
+class SmallCall(Facts):
+    """A call of a task with smaller arguments, which computes on little."""
+
+    arguments: dict[Annotated[str, Field(max_length=LONGEST_NAME)], Any]
+    workload: TaskWorkload
+
+
+class SmallCalls(Facts):
+    """The smaller call that was found, if any."""
+
+    calls: list[SmallCall] = Field(max_length=1)
 
 
 def _leaves(structure: Any, depth: int) -> Iterator[int]:
@@ -210,8 +232,29 @@ def _leaves(structure: Any, depth: int) -> Iterator[int]:
             if len(key) > LONGEST_NAME:
                 raise ValueError(f"a key of {len(key)} characters, at most {LONGEST_NAME}")
             yield from _leaves(item, depth + 1)
+    elif kind == "object" and isinstance(content, dict):
+        yield from _leaves_of_object(content, depth)
     elif kind != "constant" or not (content is None or isinstance(content, str)):
         raise ValueError("no structure")
+
+
+def _leaves_of_object(content: dict[str, Any], depth: int) -> Iterator[int]:
+    """Yield the leaves of an object; its names become part of a spec's source."""
+    attributes = content.get("attributes")
+    if set(content) != {"class", "attributes", "parameters", "buffers"} or not isinstance(attributes, dict):
+        raise ValueError("no structure")
+    marked = [content["parameters"], content["buffers"]]
+    if not all(isinstance(names, list) and all(name in attributes for name in names) for names in marked):
+        raise ValueError("no structure")
+    for name in [content["class"], *attributes]:
+        if not isinstance(name, str) or not _is_name(name):
+            raise ValueError(f"{str(name)[:LONGEST_NAME]!r} is no name of a class or an attribute")
+    for item in attributes.values():
+        yield from _leaves(item, depth + 1)
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and name.isascii() and name.isidentifier() and not iskeyword(name)
 
 
 Kind = TypeVar("Kind", bound=Facts)

@@ -23,10 +23,10 @@ from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.slices import run_sliced
+from warpsmith.service.bundles.held_jobs import list_unjudged_jobs
 from warpsmith.service.bundles.key import BadKey, load_bundle_key
 from warpsmith.service.bundles.merging import merge_lines
 from warpsmith.service.bundles.signing import sign
-from warpsmith.service.bundles.unjudged import list_unjudged_jobs
 from warpsmith.service.documents.bundles import (
     BundleDocument,
     BundleSummary,

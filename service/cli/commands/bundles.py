@@ -31,6 +31,7 @@ from warpsmith.service.cli.search_argument import find_search_id
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergedLine, MergeReport, UnjudgedJob
+from warpsmith.workers.judging.builds import CannotBuild, write_builds
 
 MOST_SHOWN = 20
 GONE = (409, 404)
@@ -56,6 +57,13 @@ def bundle(
     with_judge: Annotated[
         bool, typer.Option("--with-judge", help="Put the judge itself into the directory, for hosts without Warpsmith.")
     ] = False,
+    with_builds: Annotated[
+        bool,
+        typer.Option(
+            "--with-builds",
+            help="Compile candidates in CuTe DSL and TileLang here, for hosts without these compilers.",
+        ),
+    ] = False,
     drop: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="Give the jobs of a bundle back to the queue instead.")
     ] = None,
@@ -77,7 +85,7 @@ def bundle(
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
         (option, bundle_id), *others = given
-        if others or search is not None or every or target is not None or output is not None or with_judge:
+        if others or search or every or target is not None or output is not None or with_judge or with_builds:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
             misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
@@ -98,13 +106,13 @@ def bundle(
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
         if search is None:
-            _bundle_all(client, output, target, with_judge=with_judge, as_json=as_json)
+            _bundle_all(client, output, target, with_judge=with_judge, with_builds=with_builds, as_json=as_json)
             return
         search_id = find_search_id(client, search)
         if with_judge:
-            found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE)
+            found = _write_one(client, search_id, output, JUDGE_BESIDE, judge=output / JUDGE, builds=with_builds)
         else:
-            found = _write_one(client, search_id, output, JUDGE_INSTALLED)
+            found = _write_one(client, search_id, output, JUDGE_INSTALLED, builds=with_builds)
     if as_json:
         print_json(_describe(found, output))
         return
@@ -112,7 +120,9 @@ def bundle(
     say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
 
 
-def _bundle_all(client: Client, output: Path, target: str | None, *, with_judge: bool, as_json: bool) -> None:
+def _bundle_all(
+    client: Client, output: Path, target: str | None, *, with_judge: bool, with_builds: bool, as_json: bool
+) -> None:
     """Bundle every search whose judge steps no live worker takes, each in a directory of its own in `output`.
 
     All of them are for one target: the directory goes to one machine.
@@ -127,7 +137,7 @@ def _bundle_all(client: Client, output: Path, target: str | None, *, with_judge:
         directory = output / search_id
         judge = output / JUDGE if with_judge and not written else None  # beside the first: what fails is given back
         try:
-            found = _write_one(client, search_id, directory, command, judge=judge)
+            found = _write_one(client, search_id, directory, command, judge=judge, builds=with_builds)
         except ProblemError as error:
             if error.status not in GONE:
                 raise
@@ -162,14 +172,22 @@ def _find_unserved(client: Client, target: str | None) -> dict[str, str]:
 
 
 def _write_one(
-    client: Client, search_id: str, directory: Path, judged_by: str, judge: Path | None = None
+    client: Client, search_id: str, directory: Path, judged_by: str, *, judge: Path | None = None, builds: bool
 ) -> BundleDocument:
-    """Bundle one search into `directory`, the judge into `judge` where one is named; what fails is given back."""
+    """Bundle one search into `directory`, the judge into `judge` where one is named; what fails is given back.
+
+    builds: with what its candidates in CuTe DSL and TileLang compile to here.
+    """
     found = client.create_bundle(search_id, idempotency_key=uuid.uuid4().hex)
     try:
         if judge is not None:
             copy_judge(judge)
         write_bundle(directory, found, judged_by=judged_by)
+        if builds:
+            say(f"{_format_jobs(write_builds(directory))} of {found.id} compiled here")
+    except CannotBuild as error:
+        client.drop_bundle(found.id)
+        raise CommandError(f"--with-builds: {error}", FAILED) from error
     except BaseException:
         client.drop_bundle(found.id)  # it was not written: its steps must not wait for it
         raise

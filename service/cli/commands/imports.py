@@ -161,10 +161,14 @@ def collect(paths: Sequence[Path], format_name: str | None, *, along: bool = Tru
     The names of the latter are printed on standard error. Raises SpecErrors where they are no import.
     """
     given = [Path(os.path.abspath(path)) for path in paths]
-    root = Path(os.path.commonpath([path.parent for path in given]))
+    top = root = Path(os.path.commonpath([path.parent for path in given]))
     for _ in range(LEVELS_UP):
         root = root.parent
     found = {path: RawFile(path.relative_to(root).as_posix(), _read_content(path)) for path in given}
+    if format_name is None:
+        # Their names in errors are those below the directory that they share, as the caller knows them.
+        shown = [RawFile(path.relative_to(top).as_posix(), file.data) for path, file in found.items()]
+        format_name = op_import.recognise(shown)
     while along and format_name != POOL:
         wanted = op_import.wanted(list(found.values()), format_name)
         named = [Path(os.path.normpath(root / name)) for name in wanted if not os.path.isabs(name)]

@@ -110,10 +110,10 @@ def judge(
 
 def show(verdict: Verdict) -> None:
     """Print a verdict for people: a table of an accepted candidate, or the failure's place."""
-    tell(f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}")
+    tell(f"{verdict['verdict']} at {at_gate(verdict)}")
     failure = verdict["failure"]
     if failure is not None:
-        for line in describe_failure(failure):
+        for line in describe_failure(failure, verdict["reason"]):
             tell(f"  {line}")
     for line in describe_kernels(verdict["compile"] or {}):
         tell(f"  {line}")
@@ -153,8 +153,13 @@ def describe_kernels(report: dict[str, Any]) -> list[str]:
     return lines[:MOST_KERNELS] + ([f"kernel    and {rest} more"] if rest > 0 else [])
 
 
-def describe_failure(failure: Failure) -> list[str]:
-    """Describe a failure: workload, element, expected and found, then the log."""
+def at_gate(verdict: Verdict) -> str:
+    """Return a verdict's gate and reason; a reason that begins with the gate's name says it once."""
+    return f"{verdict['gate']}: {verdict['reason'].removeprefix(verdict['gate'] + ': ')}"
+
+
+def describe_failure(failure: Failure, reason: str = "") -> list[str]:
+    """Describe a failure: workload, element, expected and found, then the log, where it says more than the reason."""
     lines = []
     place = failure.get("tensor") or failure.get("field")
     if place is not None:
@@ -173,7 +178,7 @@ def describe_failure(failure: Failure) -> list[str]:
     if failure.get("description"):
         lines.append("values on which it is wrong:")
         lines += [f"  {line}" for line in failure["description"].splitlines()]
-    if failure.get("log"):
+    if failure.get("log", "").strip() not in ("", reason.strip()):
         lines.append("log:")
         lines += failure["log"][-LONGEST_LOG:].splitlines()
     return lines

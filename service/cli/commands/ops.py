@@ -11,7 +11,7 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.commands import imports
-from warpsmith.service.cli.commands.judge import describe_failure
+from warpsmith.service.cli.commands.judge import at_gate, describe_failure
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.judge_progress import show_progress
 from warpsmith.service.cli.op_argument import load_named_op
@@ -101,9 +101,9 @@ def show_admission(verdict: Verdict, *, admitted: bool) -> None:
         for field, remedy, answers in grouped([check for check in checks if check["needed"] is needed]):
             tell(f"{word}: {', '.join(answers)}\n  {field}: expected {remedy}")
     if verdict["failure"] is None or verdict["failure"]["kind"] != "admission":
-        tell(f"{verdict['gate']}: {verdict['reason']}")
+        tell(at_gate(verdict))
     if verdict["failure"] is not None and verdict["failure"]["kind"] != "admission":
-        for line in describe_failure(verdict["failure"]):
+        for line in describe_failure(verdict["failure"], verdict["reason"]):
             tell(f"  {line}")
 
 

@@ -182,6 +182,15 @@ def test_keys_are_required_beyond_loopback(tmp_path: Path, host: str, required: 
     assert settings_for(tmp_path, host=host).keys_required is required
 
 
+@pytest.mark.parametrize(
+    ("names", "required"),
+    [(["localhost"], False), (["127.0.0.1", "[::1]"], False), (["localhost", "kernels.example"], True)],
+)
+def test_keys_are_required_behind_a_proxy(tmp_path: Path, names: list[str], required: bool) -> None:
+    """A proxy on this machine brings requests of others to the loopback address."""
+    assert settings_for(tmp_path, allowed_hosts=names).keys_required is required
+
+
 def test_every_answer_forbids_scripts_and_framing(client: TestClient) -> None:
     for path in ("/", "/v1/searches", "/nothing"):
         headers = client.get(path).headers

@@ -196,8 +196,15 @@ def test_one_of_a_candidate_that_is_rejected_or_banned_is_late(client: TestClien
 def test_a_ban_takes_back_what_travels_and_no_round_waits_for_it(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
     first, second = (node.id for node in nodes(db, search_id) if node.seq in (1, 2))
+
+    def counted() -> tuple[int, int, int]:
+        (one,) = [one for one in client.get("/v1/bundles").json()["items"] if one["id"] == bundle.id]
+        return one["jobs"], one["merged"], one["out"]
+
     merged(client, screened(bundle, 0, 2.0))
+    assert counted() == (2, 1, 1)
     assert client.post(f"/v1/nodes/{second}/ban").status_code == 200
+    assert counted() == (2, 1, 0), "the job that was taken back is not to come any more"
     assert [node.state for node in nodes(db, search_id) if node.id == second] == ["coded"]
     waiting = {attempt.node_id for attempt in attempts(db, search_id) if attempt.state == "pending"}
     assert first in waiting, "the round has settled, and its best is verified"

@@ -12,6 +12,7 @@ from sqlalchemy import select, update
 
 from tests.support.api_support import database, seed
 from warpsmith.kernels_db.store.tables import AttemptRow, KernelRow, ProfileRow, ReverificationRow, SearchRow
+from warpsmith.workers.queue.heartbeat import Worker, beat
 
 JUDGE = "judge.cpu-x86_64"
 GPU = "judge.cuda-sm_90"
@@ -41,7 +42,7 @@ def seeded(client: TestClient) -> TestClient:
 
 
 def test_an_empty_queue_is_said_to_be_empty(seeded: TestClient) -> None:
-    for name in ("depth", "running", "age_seconds", "retried", "deferred"):
+    for name in ("depth", "running", "age_seconds", "retried", "deferred", "oversized"):
         assert measured(seeded, name) == {"model": 0.0, JUDGE: 0.0}
 
 
@@ -71,6 +72,18 @@ def test_steps_of_a_search_that_does_not_run_want_no_worker(seeded: TestClient, 
     with database(seeded).writing() as session:
         session.execute(update(SearchRow).values(state=state))
     assert measured(seeded, "depth")[JUDGE] == 0.0
+
+
+def test_steps_that_are_too_large_for_each_gpu_are_counted(seeded: TestClient) -> None:
+    add_step(seeded, 10, not_before=time.time() + 15)  # as the worker that it was too large for left it
+    add_step(seeded, 11, kind="code")
+    with database(seeded).writing() as session:
+        session.execute(update(SearchRow).values(target="cuda:sm_90"))
+    assert measured(seeded, "oversized")[GPU] == 0.0, "without a GPU nothing is too large for one"
+    for name, memory_bytes, expected in (("small", 1 << 20, 1.0), ("large", 80 << 30, 0.0)):
+        worker = Worker(f"judge@{name}", "judge", "cuda:sm_90", 1, 1.0)
+        beat(database(seeded), worker, {"device": {"memory_bytes": memory_bytes}}, time.time())
+        assert measured(seeded, "oversized") == {"model": 0.0, GPU: expected}
 
 
 def test_steps_that_a_worker_lost_are_counted(seeded: TestClient) -> None:

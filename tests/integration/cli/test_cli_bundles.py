@@ -248,3 +248,14 @@ def test_misuse_is_named(arguments: list[str], code: int, message: str, said: An
     assert found == code, err
     assert message in err
     assert not (tmp_path / "new").exists()
+
+
+def test_builds_are_asked_for_where_a_bundle_is_written(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    code, _, err = said("bundle", search_id, "-o", str(tmp_path / "b"), "--with-builds")
+    assert code == 0, err
+    assert "0 jobs of bn_" in err
+    assert "compiled here" in err
+    assert not (tmp_path / "b" / "builds.jsonl").exists()
+    code, _, err = said("bundle", "--drop", "bn_1", "--with-builds")
+    assert (code, "nothing beside it" in err) == (2, True)

@@ -130,6 +130,27 @@ def test_a_step_waits_for_a_host_that_is_large_enough_and_says_so(db: Database) 
     assert attempt(db, message).error is None
 
 
+def test_steps_without_a_host_that_is_large_enough_are_counted(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(now: float = NOW) -> dict[str, int]:
+        with db.reading() as session:
+            return placement.count_oversized(session, now)
+
+    assert count() == {}
+    for op in (SMALL_OP, LARGE_OP, HUGE_OP):
+        begin(db, op)
+    assert count() == {str(TARGET): 0}, "none is alive"
+    monkeypatch.setattr(placement, "_needs", {})
+    monkeypatch.setattr(placement, "MOST_MEASURED", 2)
+    join(db, "small", SMALL)
+    assert count()[str(TARGET)] in (1, 2), "two of the three are measured"
+    assert count() == {str(TARGET): 2}, "what one count left out the next measures"
+    join(db, "middle", MIDDLE)
+    assert count() == {str(TARGET): 1}
+    join(db, "unknown", None)
+    assert count() == {str(TARGET): 0}
+    assert count(NOW + ALIVE_AFTER_S + 1) == {str(TARGET): 0}
+
+
 def test_a_step_that_a_small_host_met_goes_to_the_larger_one_soon(db: Database) -> None:
     message = begin(db, LARGE_OP)
     join(db, "small", SMALL)

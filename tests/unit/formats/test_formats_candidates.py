@@ -66,8 +66,8 @@ def custom_kernel(data: input_t):
 """
 
 
-def problem(**facts: Any) -> Op:
-    return import_op([RawFile("problem.py", PROBLEM.encode())], None, answering(FACTS | facts)).op
+def problem(text: str = PROBLEM, **facts: Any) -> Op:
+    return import_op([RawFile("problem.py", text.encode())], None, answering(FACTS | facts)).op
 
 
 def task(result: Any = None, aliases: tuple[int | None, ...] = (None,)) -> Op:
@@ -125,6 +125,17 @@ def test_a_candidate_takes_inputs_then_state_then_outputs() -> None:
 def test_arguments_that_no_json_carries_come_from_the_problem() -> None:
     found = kernel_import.adapt(RawFile("new.py", MODEL_NEW.encode()), problem(init=None))
     assert 'ModelNew(*_module("problem").get_init_inputs())' in found.source
+
+
+def test_a_module_is_given_the_constants_of_its_problem_at_their_places() -> None:
+    text = PROBLEM.replace("forward(self, x)", "forward(self, times, x, name)").replace(
+        "[torch.rand(2, 4)]", "[(2, 3), torch.rand(2, 4), None]"
+    )
+    constants = [{"position": 0, "source": "(2, 3)"}, {"position": 2, "source": "None"}]
+    op = problem(text, constants=constants)
+    found = kernel_import.adapt(RawFile("new.py", MODEL_NEW.encode()), op)
+    assert parameters(found.source) == ["x", "linear_weight", "linear_bias", "out"]
+    assert "_call(((2, 3), x, None), (linear_weight, linear_bias), (out,))" in found.source
 
 
 def test_what_the_files_import_stands_at_the_top() -> None:

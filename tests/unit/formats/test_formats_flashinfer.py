@@ -146,7 +146,7 @@ BAD_DEFINITIONS = [
     ("reference", None, "d.json: reference: found nothing, expected the source of a Python module"),
     ("reference", "x = 1", "d.json: reference: found 'no function run, but none'"),
     ("reference", "def run(", "d.json: reference: found"),
-    ("reference", "def run(x):\n    return x", "reference: found 'run(x) in line 1'"),
+    ("reference", "def run(z):\n    return x", "reference: found 'run(z) in line 1'"),
     ("axes.n.type", "free", "d.json: axes.n.type: found 'free', expected const, var or expr"),
     ("axes.k.value", 0, "axes.k.value: found 0"),
     ("axes.n", 3, "d.json: axes.n: found 3, expected an object"),

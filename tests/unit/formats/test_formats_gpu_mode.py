@@ -373,6 +373,77 @@ def test_an_input_of_a_dtype_that_no_spec_has_is_one_of_its_bytes() -> None:
     assert "[1]['w'].view(torch.uint8).contiguous()" in op.inputs[1].dist.source
 
 
+OBJECT: dict[str, Any] = {
+    "class": "State",
+    "attributes": {"w": {"leaf": 1}, "by": {"leaf": 2}},
+    "parameters": [],
+    "buffers": ["w"],
+}
+
+
+def with_object(**changes: Any) -> dict[str, Any]:
+    answer = copy.deepcopy(ANSWER)
+    for item in answer["workloads"]:
+        item["structure"]["tuple"][1] = {"object": OBJECT | changes}
+    return answer
+
+
+def test_an_object_is_made_again_by_its_attributes() -> None:
+    op = made(with_object()).op
+    assert [item.name for item in op.inputs] == ["a", "rest_w", "rest_by"]
+    made_again = "_object(_reference.State, {'w': rest_w, 'by': rest_by}, [], ['w'])"
+    assert made_again in op.reference
+    assert "_reference = _embedded('task_reference')" in op.reference
+    assert op.inputs[1].dist is not None
+    assert op.inputs[1].dist.kind == "code"
+    assert "[1].w.contiguous()" in op.inputs[1].dist.source
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"class": "State, print(1"},
+        {"class": "class"},
+        {"class": 3},
+        {"attributes": {"w or print(1)": {"leaf": 1}, "by": {"leaf": 2}}},
+        {"attributes": {"w": {"leaf": 1}}},
+        {"attributes": []},
+        {"buffers": ["other"]},
+        {"parameters": "w"},
+        {"more": 1},
+    ],
+)
+def test_an_object_that_is_not_well_said_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(SpecErrors):
+        made(with_object(**change))
+
+
+def with_smaller(**changes: Any) -> ImportedOp:
+    """The import of a task with large data, where the sandbox finds this smaller call."""
+    large = copy.deepcopy(ANSWER)
+    for item in large["workloads"]:
+        item["inputs"][0] = tensor(item["inputs"][0]["shape"][0], 1 << 25)
+
+    def analyse(request: dict[str, Any]) -> Analysis:
+        smaller = {"calls": [{"arguments": request.get("arguments"), "workload": workload(3)} | changes]}
+        return Analysis(smaller if request["task"] == "smaller" else large, "full")
+
+    return import_op(files_of_task(), None, analyse)
+
+
+def test_an_op_of_large_data_comes_with_a_small_one() -> None:
+    found = with_smaller(arguments={"m": 3, "seed": 1})
+    assert found.sizes == {"m": 3}
+    assert found.small is not None
+    assert found.small.inputs[0].shape == (3, 4)
+    assert [(item.id, item.role) for item in found.small.workloads] == [("small", "bench")]
+
+
+@pytest.mark.parametrize("arguments", [{"m": 3}, {"m": 3, "seed": 1, "other": 1}, {"m": {"n": 1}, "seed": 1}, {}])
+def test_a_smaller_call_with_other_arguments_is_none(arguments: dict[str, Any]) -> None:
+    assert with_smaller(arguments=arguments).small is None
+
+
 @pytest.mark.parametrize("change", [{"bytes_of": "uint8) or print(1"}, {"bytes_of": "float8_e5m2fnuz"}])
 def test_bytes_of_another_name_or_dtype_are_refused(change: dict[str, Any]) -> None:
     answer = copy.deepcopy(ANSWER)

@@ -39,13 +39,16 @@ FLUSH_US, START_US = 110.0, 60.0
 class Simulated:
     """A contender whose calls take `call_us` on the device and `hidden_us` besides, which its events do not show.
 
-    The last call of each burst takes `last_us` more; `late`: a call's results are written after it has ended.
+    The last call of each burst takes `last_us` more, the first burst `first_us` and the fourth `held_up_us`; `late`: a
+    call's results are written after it has ended.
     """
 
     call_us: float
     hidden_us: float = 0.0
     jitter_us: float = 0.0
     last_us: float = 0.0
+    first_us: float = 0.0
+    held_up_us: float = 0.0
     late: bool = False
     count: int = 8
     filled: dict[int, Any] = field(default_factory=dict)
@@ -73,6 +76,7 @@ class Simulated:
         if self.late and order[seal.fixed] != EMPTY:
             self.slots[place].arena.add_(1)
         wall = START_US + sum(FLUSH_US + (0.0 if slot == EMPTY else self.call_us + self.hidden_us) for slot in order)
+        wall += {1: self.first_us, 4: self.held_up_us}.get(len(self.bursts), 0.0)
         return Burst(round(1e3 * (wall + self.chance.uniform(0, self.jitter_us))), calls, taken)
 
 
@@ -131,6 +135,15 @@ def test_an_expert_that_leaves_work_on_another_stream_is_timed_with_it_and_an_ho
     assert {name: corrected[name] for name in ("eager", "liger")} == {
         name: samples[name] for name in ("eager", "liger")
     }
+
+
+@pytest.mark.parametrize("slow", [{"first_us": 4_000.0}, {"held_up_us": 4_000.0}, {"first_us": 4e3, "held_up_us": 4e3}])
+def test_a_slow_burst_while_calibrating_excuses_no_hidden_work(slow: dict[str, float]) -> None:
+    aside = Simulated(2.0, hidden_us=130.0, jitter_us=5.0, count=24, **slow)
+    bursts = clock(eager=Simulated(136.0, jitter_us=5.0, count=24), aside=aside)
+    for _ in range(7):
+        bursts.block("aside")
+    assert bursts.surplus("aside") == pytest.approx(130.0, abs=5.0)
 
 
 def test_a_baseline_of_pytorchs_is_never_made_slower() -> None:

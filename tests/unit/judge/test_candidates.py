@@ -13,6 +13,7 @@ from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import candidates
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 
 CUDA = '''
 from kernels_db.runtime import cuda
@@ -72,7 +73,7 @@ def prepare(asked_job: Job, cache: Path, interpreted: bool) -> candidates.Prepar
 def test_a_device_runs_what_was_compiled(asked: list[dict[str, Any]], tmp_path: Path) -> None:
     for source, language in ((CUDA.replace("ARGUMENTS", ARGUMENTS), "cuda"), (TRITON, "triton")):
         prepared = prepare(job(source, language), tmp_path, False)  # type: ignore[arg-type]
-        directory = candidates.kernel_cache(tmp_path, source)
+        directory = kernel_cache(tmp_path, source)
         assert not prepared.interpreted
         assert prepared.environment[CACHE_VARIABLE] == str(directory)
         assert Path(prepared.environment["TRITON_CACHE_DIR"]).parent == directory

@@ -28,6 +28,18 @@ def test_a_verdict_tells_the_version_of_every_package_but_torch() -> None:
     assert expert_packages.versions(op) == {"numpy": {"numpy": metadata.version("numpy")}, "absent": {}}
 
 
+def test_a_package_has_one_name_however_its_wheel_spells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "Expert_Of.Mine-1.2.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: Expert_Of.Mine\nVersion: 1.2\n")
+    (told / "top_level.txt").write_text("expert_of_mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(expert_packages, "_owners", metadata.packages_distributions)
+    place = judging.layer_norm_workload("bench", "bench", 4, 8)
+    op = judging.job(judging.LAYER_NORM, [place], experts={"mine": "import expert_of_mine\n"})["op"]
+    assert expert_packages.versions(op) == {"mine": {"expert-of-mine": "1.2"}}
+
+
 def test_a_package_lies_where_python_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "expert_of_mine").mkdir()
     (tmp_path / "expert_of_mine" / "__init__.py").write_text("raise RuntimeError('nobody imports this here')\n")

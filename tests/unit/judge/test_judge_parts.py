@@ -302,7 +302,7 @@ def test_every_workload_is_searched_and_the_smallest_that_shows_something_longes
     """A kernel may have a path of its own for each size; chance once chose two of one path."""
     sizes = [vector("one", 1), vector("some", 2000), vector("more", 5000), vector("held", 3000, derived=True)]
     chosen = {one["id"]: share for one, share in attack.attacked([*sizes, vector("huge", 1 << 23)], CPU)}
-    assert chosen == {"some": 1.0, "one": 0.5, "more": 0.5}
+    assert chosen == {"some": 1.0, "one": 0.5, "more": 0.5, "held": 0.0}
     assert [one["id"] for one, _ in attack.attacked(sizes[3:], CPU)] == ["held"], "where there is no other"
     assert attack.attacked([vector("huge", 1 << 23)], CPU) == []
 

@@ -49,7 +49,7 @@ def test_what_is_read_is_no_part_of_the_question(kind: str) -> None:
 def test_all_of_it_stays_under_the_cap() -> None:
     idea = {**EXEMPLARS[0].idea, "mechanism": "m" * 5_000}
     long = replace(EXEMPLARS[0], description="d" * 5_000, source="s" * 9_000, idea=idea)
-    just = replace(long, source="s" * 3_000)
+    just = replace(long, source="s" * 2_000)
     for found in ([long, long], [just, just]):
         shown = exemplars(found, with_code=True)
         assert sum(len(str(value)) for entry in shown for value in entry.values()) < MOST_TOKENS * CHARS_PER_TOKEN

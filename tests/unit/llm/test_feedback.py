@@ -67,7 +67,8 @@ def test_hold_out_times_are_not_told() -> None:
     ("time_us", "limit_us", "by", "words"),
     [
         (100.0, 95.0, "bytes", "little is left here"),
-        (100.0, 70.0, "operations", "arithmetic is close to binding; what is left is a better sustained rate"),
+        (100.0, 64.0, "bytes", "memory traffic is not saturated, so latency"),
+        (100.0, 80.0, "operations", "arithmetic is close to binding; what is left is a better sustained rate"),
         (100.0, 20.0, "bytes", "memory traffic is not saturated, so latency"),
         (8.0, 1.0, "bytes", "bound by its own overhead"),
         (100.0, None, "bytes", ""),
@@ -80,7 +81,7 @@ def test_the_limit_that_binds(time_us: float, limit_us: float | None, by: str, w
     assert (said == "") == (words == "")
 
 
-@pytest.mark.parametrize("share", [0.95, 0.7])
+@pytest.mark.parametrize("share", [0.95, 0.8])
 def test_a_baseline_that_is_faster_all_the_same_is_named(share: float) -> None:
     entry = timed("decode", 100.0, 200.0, 97.0, 100.0 * share)
     assert binding(entry, 100.0).endswith(", yet torch.compile does the same in 97.0 us")

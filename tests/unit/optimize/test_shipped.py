@@ -27,15 +27,15 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
         return own(directory)
 
     monkeypatch.setattr(shipped, "read_entry", counted)
-    (first,) = shipped._modules(TARGET)
-    (again,) = shipped._modules(TARGET)
-    assert again is first
+    (first,) = shipped._directories(TARGET)
+    (again,) = shipped._directories(TARGET)
+    assert again == first
     assert read == [library / ENTRY]
-    assert list(shipped._modules("cuda:sm_80")) == []
+    assert list(shipped._directories("cuda:sm_80")) == []
     with (library / ENTRY / "LINEAGE.md").open("a") as lineage:
         lineage.write("\n")
-    assert len(list(shipped._modules(TARGET))) == 1
+    assert len(list(shipped._directories(TARGET))) == 1
     assert len(read) == 3, "one more for the other target, and one for the file that changed"
     (tmp_path / "packages" / "built.cuda_sm_90.json").write_text("[]")
-    assert len(list(shipped._modules(TARGET))) == 1
+    assert len(list(shipped._directories(TARGET))) == 1
     assert len(read) == 4

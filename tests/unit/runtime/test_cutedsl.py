@@ -17,10 +17,11 @@ pytest.importorskip("cutlass", reason="CuTe DSL is not installed: pip install -e
 
 from warpsmith import prompts
 from warpsmith.kernels_db.candidate_import import provide_short_names
-from warpsmith.kernels_db.runtime import CompileError, cutedsl, cutedsl_build, llvm_types
+from warpsmith.kernels_db.runtime import CompileError, HostError, cutedsl, cutedsl_build, llvm_types
 from warpsmith.kernels_db.runtime.cutedsl_build import Argument, Compiled, TensorFacts
 from warpsmith.kernels_db.runtime.cutedsl_host import HostLaunch, Parameter
 from warpsmith.workers.gate import allowed
+from warpsmith.workers.judge.languages import cutedsl_child
 
 SOURCE = """
 import cutlass
@@ -254,3 +255,13 @@ def test_a_call_takes_tensors_of_the_gpu_and_numbers() -> None:
     assert len(set(keys)) == 5, "each number and type is a constant of its own"
     with pytest.raises(TypeError, match=r"expected a @cute\.jit function"):
         cutedsl.compile("add")  # type: ignore[arg-type]
+
+
+def test_a_compiler_that_cannot_be_imported_is_the_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise HostError("CuTe DSL cannot be imported: libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(cutedsl_build, "dsl", broken)
+    monkeypatch.setattr(cutedsl.Function, "__call__", cutedsl.Function.__call__)  # the compiler replaces it
+    answer = cutedsl_child.compile_candidate({"arch": "sm_90", "source": "", "workloads": [], "library": False})
+    assert (answer["host"], answer["error"][:28]) == (True, "CuTe DSL cannot be imported:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -154,6 +155,13 @@ def test_problems_name_field_found_and_expected(client: Client) -> None:
 def test_another_servers_answer_is_told_apart(client: Client) -> None:
     with pytest.raises(ProblemError, match="not JSON"):
         client.kernels()
+
+
+def test_a_certificate_of_an_unknown_authority_is_told_as_that() -> None:
+    why = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate"
+    told = str(ServiceUnreachableError("https://kernels.example", ssl.SSLCertVerificationError(1, why)))
+    assert "SSL_CERT_FILE" in told
+    assert "warpsmith up" not in told
 
 
 def test_nothing_at_the_url_says_what_to_do() -> None:

@@ -11,7 +11,7 @@ from warpsmith.workers.judge.analysis import module, reference, task
 
 ANSWER_BYTES = 1 << 20
 
-_TASKS = {"module": module.analyse, "task": task.analyse, "reference": reference.compare}
+_TASKS = {"module": module.analyse, "task": task.analyse, "smaller": task.lower, "reference": reference.compare}
 
 
 def answer(request: str) -> torch.Tensor:

@@ -75,20 +75,24 @@ def _without_checks(device: torch.device) -> Iterator[None]:
         torch.distributions.Distribution.set_default_validate_args(checked)
 
 
-def flattened(value: Any, what: str) -> tuple[Any, list[Any]]:
+def flattened(value: Any, what: str, classes: types.ModuleType | None = None) -> tuple[Any, list[Any]]:
     """Return the structure of a value and its leaves, tensors and numbers, in order.
 
-    A structure is {"leaf": number}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": None or text}.
-    Raises NotUnderstoodError.
+    A structure is {"leaf": number}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}}, {"constant": None or text} or,
+    for an object of a class that the module `classes` names, {"object": {"class", "attributes", "parameters",
+    "buffers"}}, the last two names among the attributes. Raises NotUnderstoodError.
     """
     leaves: list[Any] = []
-    structure = _flattened(value, what, leaves, 0)
+    structure = _flattened(value, what, leaves, 0, classes)
     if len(leaves) > MOST_LEAVES:
         raise NotUnderstoodError(f"{what}: {len(leaves)} tensors and numbers, at most {MOST_LEAVES}")
     return structure, leaves
 
 
-def _flattened(value: Any, what: str, leaves: list[Any], depth: int) -> Any:
+def _flattened(value: Any, what: str, leaves: list[Any], depth: int, classes: types.ModuleType | None) -> Any:
+    def inner(item: Any, where: str) -> Any:
+        return _flattened(item, f"{what}{where}", leaves, depth + 1, classes)
+
     if depth > 8:
         raise NotUnderstoodError(f"{what}: more than 8 levels of nesting")
     if value is None or isinstance(value, str):
@@ -98,11 +102,34 @@ def _flattened(value: Any, what: str, leaves: list[Any], depth: int) -> Any:
         return {"leaf": len(leaves) - 1}
     if isinstance(value, tuple | list):
         kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_flattened(item, f"{what}[{n}]", leaves, depth + 1) for n, item in enumerate(value)]}
+        return {kind: [inner(item, f"[{n}]") for n, item in enumerate(value)]}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _flattened(item, f"{what}[{key!r}]", leaves, depth + 1) for key, item in value.items()}}
+        return {"dict": {key: inner(item, f"[{key!r}]") for key, item in value.items()}}
+    if classes is not None and getattr(classes, type(value).__name__, None) is type(value):
+        attributes, parameters, buffers = _attributes(value, what)
+        said = {name: inner(item, f".{name}") for name, item in attributes.items()}
+        found = {"class": type(value).__name__, "attributes": said, "parameters": parameters, "buffers": buffers}
+        return {"object": found}
     expected = "a tensor, a finite number, a text, None, or a tuple, list or dict of these"
-    raise NotUnderstoodError(f"{what}: found {type(value).__name__}, expected {expected}")
+    own = "" if classes is None else ", or an object of a class at the top of the file that generates it"
+    raise NotUnderstoodError(f"{what}: found {type(value).__name__}, expected {expected}{own}")
+
+
+def _attributes(value: Any, what: str) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return an object's attributes, and the names of those that are a module's parameters and buffers.
+
+    Raises NotUnderstoodError where it has others, which would be lost.
+    """
+    if not hasattr(value, "__dict__") or any(getattr(kind, "__slots__", ()) for kind in type(value).__mro__):
+        raise NotUnderstoodError(f"{what}: found {type(value).__name__} with slots, expected attributes in __dict__")
+    if not isinstance(value, torch.nn.Module):
+        return dict(vars(value)), [], []
+    if parts := [name for name, part in value.named_children() if part is not None]:
+        raise NotUnderstoodError(f"{what}: found a module with a module of its own, {parts[0]}, expected tensors")
+    plain = {name: item for name, item in vars(value).items() if name not in vars(torch.nn.Module())}
+    parameters = {name: item for name, item in value._parameters.items() if item is not None}
+    buffers = {name: item for name, item in value._buffers.items() if item is not None}
+    return plain | parameters | buffers, list(parameters), list(buffers)
 
 
 def described(leaf: Any, recorder: Recorder | None = None) -> dict[str, Any]:

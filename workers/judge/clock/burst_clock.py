@@ -32,7 +32,7 @@ BLOCK_US = 2_000.0
 
 FEWEST_CALLS, MOST_CALLS = 4, 24
 _EMPTY_CALLS = (2, 10)
-_EMPTY_BURSTS = 4
+_EMPTY_BURSTS = 5
 _MANY_SLOTS = 12
 AGREEMENT = 0.05
 """Share of a call's time by which the two clocks may differ."""
@@ -86,15 +86,18 @@ class BurstClock:
         self.ledger = Ledger()
 
     def calibrate(self, first: str) -> float:
-        """Choose how many calls a block has, measure the empty bursts, and make one burst of every contender.
+        """Choose how many calls a block has, make one burst of every contender, and measure its empty ones.
 
-        The number follows from the first contender's time, so that a candidate has no influence on it. Returns the time
-        that the events show where nothing runs, in microseconds.
+        The number follows from the first contender's time, so that a candidate has no influence on it. A contender's
+        first burst loads what every burst needs, which takes milliseconds and is no part of an empty one. Returns the
+        time that the events show where nothing runs, in microseconds.
         """
         median = float(np.median(self._burst(first, FEWEST_CALLS)[0].calls_us))
         self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
         nothing: list[float] = []
         for name in self._contenders:
+            if name != first:
+                self._burst(name, FEWEST_CALLS)
             walls: dict[int, list[int]] = {calls: [] for calls in _EMPTY_CALLS}
             for _ in range(_EMPTY_BURSTS):
                 for calls in _EMPTY_CALLS:
@@ -102,8 +105,6 @@ class BurstClock:
                     walls[calls].append(burst.wall_ns)
                     nothing += burst.calls_us
             self._empty[name] = _Empty.of(walls)
-            if name != first:
-                self._burst(name, FEWEST_CALLS)
         return float(np.median(nothing))
 
     def block(self, name: str, look: Callable[[Call], None] | None = None) -> float:
@@ -216,7 +217,8 @@ def _idle(slots: int) -> int:
 class _Empty:
     """The wall clock of a burst that runs nothing, in microseconds.
 
-    `fixed_us`, and `call_us` for each flush; `spread_us` is half the range of the bursts of one length.
+    `fixed_us`, and `call_us` for each flush; `spread_us` is half the range of the bursts of one length, the slowest
+    left out: a neighbour that holds up one of them for milliseconds would excuse as much of every call.
     """
 
     fixed_us: float
@@ -228,7 +230,7 @@ class _Empty:
         """Fit the line through the medians of bursts of two lengths."""
         (few, short), (many, long) = sorted((calls, np.asarray(walls) / 1e3) for calls, walls in walls_ns.items())
         call_us = float(np.median(long) - np.median(short)) / (many - few)
-        spread = max(float(np.ptp(short)), float(np.ptp(long))) / 2
+        spread = max(float(np.ptp(np.sort(walls)[:-1])) for walls in (short, long)) / 2
         return cls(float(np.median(short)) - few * call_us, call_us, spread)
 
     def wall_us(self, calls: int) -> float:

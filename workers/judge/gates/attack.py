@@ -1,7 +1,8 @@
 """The counterexample search of a job: which workloads, how long, and what a failure says.
 
 After everything else that verification asks. The smallest workload that is not trivial gets half of the time, every
-other its share of the rest: a kernel may have a path of its own for each. Recipes that the op keeps
+other its share of the rest: a kernel may have a path of its own for each. Hold-outs that were derived for the job are
+asked for special values alone: no other job has them, so a recipe is of no further use. Recipes that the op keeps
 (`op.counterexamples`) are asked before anything else, at screening too.
 """
 
@@ -20,7 +21,7 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle
 from warpsmith.workers.judge.attack.recipe import BadRecipe, check_recipe, describe
-from warpsmith.workers.judge.attack.search import search
+from warpsmith.workers.judge.attack.search import MOST_TRIES, search
 from warpsmith.workers.judge.attack.shrink import shrink
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import json_safe
@@ -37,6 +38,8 @@ MOST_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
 """Most elements of inputs and outputs of an attacked workload: the measure holds some ten float64 copies of them."""
 SHRINK_SHARE = 0.5
 """Seconds for making a failure simple, as a share of `limits.attack_s`; at least one second."""
+MOST_OF_A_HOLDOUT = 24
+"""Questions of a derived hold-out: special values in single elements alone."""
 _BASES = 4
 
 
@@ -109,16 +112,17 @@ def attack(job_run: JobRun, candidate: RunnerHandle) -> None:
 def attacked(workloads: Sequence[ResolvedWorkload], device: torch.device) -> list[tuple[ResolvedWorkload, float]]:
     """Return the workloads to attack with their time, in multiples of `limits.attack_s`.
 
-    Hold-outs that were derived for this job are asked only where there is nothing else: no other job has them, so a
-    recipe would be of no further use.
+    Hold-outs that were derived for this job get none, where there is anything else: they are asked what is certain to
+    be asked, for a kernel may have a path of its own for them too.
     """
     able = sorted((one for one in workloads if _size(one) <= MOST_ELEMENTS[device.type]), key=_size)
-    able = [one for one in able if not one.get("derived")] or able
-    if not able:
+    searched = [one for one in able if not one.get("derived")] or able
+    if not searched:
         return []
-    first = telling(able)
-    others = [one for one in able if one is not first]
-    return [(first, 1.0), *((one, 1.0 / len(others)) for one in others)]
+    first = telling(searched)
+    others = [one for one in searched if one is not first]
+    found = [(first, 1.0), *((one, 1.0 / len(others)) for one in others)]
+    return found + [(one, 0.0) for one in able if not any(one is other for other, _ in found)]
 
 
 def _size(workload: ResolvedWorkload) -> int:
@@ -136,7 +140,9 @@ def _attack_workload(
     report["workloads"].append(entry)
     rng = random.Random(job_run.number())  # noqa: S311 - seeded from the job's secret
     try:
-        found = search(workload, functools.partial(_asked, oracle), rng, end - time.monotonic(), chief=chief)
+        most = MOST_OF_A_HOLDOUT if workload.get("derived") and not chief else MOST_TRIES
+        seconds = end - time.monotonic()
+        found = search(workload, functools.partial(_asked, oracle), rng, seconds, chief=chief, most=most)
         if found.worst is None:
             return
         worst = found.worst

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from warpsmith.kernels_db.job.carried_builds import CarriedBuild
 from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
 from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
@@ -26,8 +28,9 @@ from warpsmith.workers.gate.normalise import host_digest
 from warpsmith.workers.gate.tunables import Configuration, Tunables, describe, read_tunables, specialise
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
-from warpsmith.workers.judge.languages import compile_service, confined_compiler, triton
+from warpsmith.workers.judge.languages import carried, compile_service, confined_compiler, triton
 from warpsmith.workers.judge.machine import cache_pruning
+from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 
 MOST_COMPILERS = 8
 """Configurations of a candidate that are compiled at once, at most."""
@@ -85,6 +88,11 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
         here = job["target"].startswith("cpu") or not interpreted  # nothing is timed on a device that is not here
         if here and job["level"] == "screen" and tier_of(candidate["language"]) != "sandbox":
             tunables = read_tunables(parse(candidate["source"]))
+        if tunables is not None and "build" in candidate:
+            report.notes.append(
+                f"its build is of the file's own numbers: not swept, judged at {describe(tunables.default)}"
+            )
+            tunables = None
         if tunables is not None and job["limits"].get("sweep_s") == 0:
             report.notes.append(f"limits.sweep_s is 0: not swept, judged at {describe(tunables.default)}")
             tunables = None
@@ -131,14 +139,6 @@ def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:
     return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
 
 
-def kernel_cache(cache: Path, source: str) -> Path:
-    """Return the directory of one candidate's binaries.
-
-    One directory per source, so that a running candidate cannot reach another's by its own name.
-    """
-    return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
-
-
 def build(source: str, language: str, job: Job, cache: Path) -> dict[str, str]:
     """Build a kernel of ours for a job's target; returns its runner's variables."""
     directory = kernel_cache(cache, source)
@@ -151,13 +151,43 @@ def build(source: str, language: str, job: Job, cache: Path) -> dict[str, str]:
 def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, interpreted: bool) -> Prepared:
     directory = kernel_cache(cache, candidate["source"])
     device, _, arch = job["target"].partition(":")
+    language, came = candidate["language"], candidate.get("build")
+    if came is not None:
+        _note_carried(came, report)
+        directory = carried.directory_of(came, directory)
+    built = _build(job, candidate, report, directory, interpreted)
+    report.compile = dict(built)
+    if came is None:
+        _note_compilers(language, report, away=interpreted and device == "cuda")
+    if built["binaries"]:
+        report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
+        refuse_twin(job, report.compile["digest"])
+    if language == "python":
+        if device == "cuda" and interpreted:
+            raise Stopped("ambiguous", "screen", "no CUDA device: free Python was parsed, and not run")
+        return Prepared()
+    environment = {CACHE_VARIABLE: str(directory), **(carried.variables(came) if came is not None else {})}
+    if device == "cpu":
+        return Prepared(environment=environment)
+    if not interpreted:
+        return Prepared(environment=environment | {"TRITON_CACHE_DIR": str(triton.triton_cache(directory))})
+    if not LANGUAGES[language].interpreted:
+        why = ": Triton's interpreter knows no Gluon" if language == "gluon" else ""
+        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run{why}")
+    return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _build(job: Job, candidate: JobCandidate, report: Report, directory: Path, interpreted: bool) -> Mapping[str, Any]:
+    """Compile a candidate into a directory, or unpack its build there. Raises Stopped."""
     language = candidate["language"]
     cache_pruning.touch(directory)
     try:
-        built = languages.prepare(
+        if "build" in candidate:
+            return carried.unpack(candidate["build"], language, candidate["source"], job["target"], directory)
+        return languages.prepare(
             candidate["source"],
             language,
-            target_arch=arch,
+            target_arch=job["target"].partition(":")[2],
             cache_dir=directory,
             limits=languages.CompileLimits(seconds=job["limits"]["compile_s"]),
             workloads=_workloads(job, interpreted),
@@ -176,24 +206,16 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     finally:
         if language == "cpp" and (held := confined_compiler.confinement()) is not None:
             report.compiler = held.document()
-    report.compile = dict(built)
-    _note_compilers(language, report, away=interpreted and device == "cuda")
-    if built["binaries"]:
-        report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
-        refuse_twin(job, report.compile["digest"])
-    if language == "python":
-        if device == "cuda" and interpreted:
-            raise Stopped("ambiguous", "screen", "no CUDA device: free Python was parsed, and not run")
-        return Prepared()
-    environment = {CACHE_VARIABLE: str(directory)}
-    if device == "cpu":
-        return Prepared(environment=environment)
-    if not interpreted:
-        return Prepared(environment=environment | {"TRITON_CACHE_DIR": str(triton.triton_cache(directory))})
-    if not LANGUAGES[language].interpreted:
-        why = ": Triton's interpreter knows no Gluon" if language == "gluon" else ""
-        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run{why}")
-    return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _note_carried(came: CarriedBuild, report: Report) -> None:
+    """Note who compiled a candidate whose build came with the job. Raises Stopped where it did not compile there."""
+    report.compilers.update(came["versions"])
+    told = ", ".join(f"{name} {number}" for name, number in came["versions"].items())
+    report.notes.append(f"compiled where its bundle was written, by {told}")
+    if (refused := came.get("refused")) is not None:
+        report.compile = came["report"]
+        raise Stopped("rejected", "compile", str(refused["reason"]), cast("Failure", refused["failure"]))
 
 
 def _note_compilers(language: str, report: Report, *, away: bool) -> None:

@@ -20,6 +20,7 @@ from warpsmith.kernels_db.job.documents import (
     WorkloadVerdict,
     tier_of,
 )
+from warpsmith.kernels_db.runtime.cutedsl_build import NOT_CARRIED
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared, Variant
@@ -289,6 +290,8 @@ def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterato
         if fault.external or fault.runner != "candidate":
             raise
         failure = failure_of(fault, workload["id"] if workload else None)
+        if fault.kind == "raises" and NOT_CARRIED in str(fault):  # the builds' fault: no candidate gains by saying so
+            raise Stopped("ambiguous", gate, failure["message"], failure) from fault
         raise Stopped("rejected", gate, failure["message"], failure) from fault
 
 

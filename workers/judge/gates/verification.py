@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import random
 
+import torch
+
 from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload
 from warpsmith.workers.gate import own_kernels
 from warpsmith.workers.judge.gates.job_run import JobRun
@@ -21,6 +23,9 @@ from warpsmith.workers.judge.values.families import Family
 
 REPEATS, MOST_BETWEEN = 2, 3
 """Repeats of a call on the same values, and the most calls on other values before each."""
+
+THREADS_BESIDE_CORES = 3
+"""Threads of OpenMP beyond one for each core, in a call of native code. Another call has one thread alone."""
 
 TRACING_S = 30.0
 """Time for the driver's tracing to begin."""
@@ -60,10 +65,22 @@ def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
         with job_run.bound(candidate, workload, "verify"):
             if not interpreted:
                 job_run.entry(workload)["repeatable"] = _repeat(job_run, workload, candidate)
+                _check_surroundings(job_run, workload, candidate)
             for family in asked[workload["id"]]:
                 _ask(job_run, workload, family, candidate)
     if job_run.unsuited:
         job_run.report.notes.append(f"input families that do not suit the op: {', '.join(sorted(job_run.unsuited))}")
+
+
+def _check_surroundings(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle) -> None:
+    """Check native code with other numbers of threads than this host's, as it will be used elsewhere."""
+    asked = job_run.job["candidate"]
+    if asked is None or asked["language"] != "cpp":
+        return
+    calls = job_run.on_workload(workload, candidate)
+    for threads in (1, torch.get_num_threads() + THREADS_BESIDE_CORES):
+        calls.check_with_threads(threads)
+    job_run.note_error(workload, calls)
 
 
 def _ask(job_run: JobRun, workload: ResolvedWorkload, family: Family, candidate: RunnerHandle) -> None:

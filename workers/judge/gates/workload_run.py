@@ -24,6 +24,7 @@ from warpsmith.workers.judge.gates.wrong import Wrong, refuse_touched
 from warpsmith.workers.judge.reference.answers import check_answer
 from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
 from warpsmith.workers.judge.reference.input_checks import Question, declared, declared_on
+from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.error_pattern import described
@@ -165,6 +166,24 @@ class WorkloadRun:
         """Check one call on a single core in full, on new values. Raises Wrong, RunnerFault."""
         asked = self.question()
         self._call_candidate(asked.values, lambda: asked, one_core=True)
+
+    def check_with_threads(self, threads: int) -> None:
+        """Check one call in full, on new values, with so many threads of OpenMP and with inputs closed to writes.
+
+        An input that is written and put back looks untouched once the call has ended. Raises Wrong, RunnerFault.
+        """
+        candidate = self.candidate
+        assert candidate is not None
+        said = f", with inputs that cannot be written and OpenMP at {threads} threads"
+        candidate.call_in(threads)
+        try:
+            self.check_candidate()
+        except Wrong as wrong:
+            raise Wrong({**wrong.failure, "message": wrong.failure["message"] + said}) from wrong
+        except RunnerFault as fault:
+            more = RunnerFault(fault.runner, fault.kind, f"{fault}{said}", external=fault.external, **fault.details)
+            raise more from fault
+        candidate.call_in(None)
 
     def call_candidate(self) -> None:
         """Call the candidate once on new values, without a check."""

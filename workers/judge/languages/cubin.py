@@ -81,6 +81,10 @@ def resources(cubin: bytes) -> dict[str, Resources]:
         for attribute, value in _attributes(section.content):
             if attribute in (_REGISTERS, _FRAME) and len(value) == 8:
                 number, size = struct.unpack("<II", value)
+                if number >= len(names):
+                    raise ValueError(
+                        f"{_INFO}: found an attribute of symbol {number}, expected one of {len(names) - 1}"
+                    )
                 name = names[number]
                 field = "registers" if attribute == _REGISTERS else "frame"
                 found[name] = found.get(name, Resources())._replace(**{field: size})

@@ -12,6 +12,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import cutedsl_build
+from warpsmith.kernels_db.runtime.cache import content_key
 from warpsmith.kernels_db.runtime.errors import trim_log
 from warpsmith.workers.judge.languages.child import ask
 from warpsmith.workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, Prepared
@@ -40,8 +41,7 @@ def prepare(
         "workloads": list(workloads),
         "library": bool(library_calls),
     }
-    facts = {"dsl": cutedsl_build.version(), "abi": cutedsl_build.ABI}
-    return compile_functions("cutedsl", request, facts, cache_dir, limits, cutedsl_build.VARIABLES)
+    return compile_functions("cutedsl", request, cutedsl_build.facts(), cache_dir, limits, cutedsl_build.VARIABLES)
 
 
 def compile_functions(
@@ -74,6 +74,7 @@ def compile_functions(
         "kernels": list(answer["kernels"]),
         "binaries": list(answer["binaries"]),
         "launches": list(answer["launches"])[:_LAUNCHES],
+        "compiler": content_key(dict(facts)),
     }
     keep_report(cache_dir, key, prepared)
     return prepared

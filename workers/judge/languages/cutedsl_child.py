@@ -87,6 +87,10 @@ class Compiler:
         """Build a function. TileLang's has a compiler of its own."""
         return cutedsl.build(function.function, facts, self.arch)
 
+    def import_package(self) -> None:
+        """Import the compiler. Raises HostError."""
+        cutedsl_build.dsl()
+
     def refusal(self, code: bytes) -> str | None:
         """Say what a cubin has and may not, see `cubin.refusal`."""
         return cubin.refusal(code)
@@ -142,6 +146,10 @@ def compile_candidate(request: dict[str, Any], kind: type[Compiler] = Compiler) 
     compiler.install()
     abstract.pretend(int(re.sub(r"\D", "", request["arch"])))
     start = time.perf_counter()
+    try:
+        compiler.import_package()  # before the candidate does: where it cannot be imported, no candidate is at fault
+    except HostError as error:
+        return {"error": error.message, "log": error.log, "host": True}
     try:
         module = abstract.load(request["source"])
         notes = abstract.trials(module, request, compiler, lambda: compiler.count)

@@ -44,7 +44,8 @@ class Prepared(TypedDict):
 
     seconds: compiler time of this call; cached: nothing had to be compiled; binaries: digests of what was compiled,
     each once, sorted; launches: of a CUDA candidate, each different one that `run` makes on the workloads, with the
-    first workload that makes it.
+    first workload that makes it; compiler: of functions that are called by tensors, what names their compiler in the
+    keys of its builds.
     """
 
     seconds: float
@@ -53,6 +54,7 @@ class Prepared(TypedDict):
     kernels: list[KernelReport]
     binaries: list[str]
     launches: NotRequired[list[dict[str, Any]]]
+    compiler: NotRequired[str]
 
 
 class TrialError(CompileError):

@@ -11,7 +11,7 @@ from warpsmith.kernels_db.runtime import HostError
 from warpsmith.kernels_db.runtime.cache import content_key, find, publish, workspace
 from warpsmith.workers.judge.languages.prepared import Prepared
 
-_ABI = 5
+_ABI = 6
 """Counts up whenever a report of the same candidate would read differently."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.kernels_db.runtime import cuda_build, tilelang_build
+from warpsmith.kernels_db.runtime import tilelang_build
 from warpsmith.workers.judge.languages.cutedsl import compile_functions
 from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
 
@@ -31,5 +31,4 @@ def prepare(
         "workloads": list(workloads),
         "library": bool(library_calls),
     }
-    facts = {"tilelang": tilelang_build.version(), "abi": tilelang_build.ABI, **dict(cuda_build.toolchain())}
-    return compile_functions("tilelang", request, facts, cache_dir, limits, tilelang_build.VARIABLES)
+    return compile_functions("tilelang", request, tilelang_build.facts(), cache_dir, limits, tilelang_build.VARIABLES)

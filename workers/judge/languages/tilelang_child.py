@@ -28,6 +28,10 @@ class Compiler(cutedsl_child.Compiler):
         made = tilelang_build.build(function.function, facts, self.arch)
         return Compiled(made.build, tuple(tilelang.host_launch(one, _blank) for one in made.launches))
 
+    def import_package(self) -> None:
+        """Import the compiler. Raises HostError."""
+        tilelang_build.package()
+
     def refusal(self, code: bytes) -> str | None:
         """Say what a cubin has and may not: no variables but its headers' constants."""
         if own := own_variables(code):

@@ -41,7 +41,7 @@ differ from poison, so that poison written over a guard is seen.
 class TensorSpec:
     """Name, shape, strides (elements) and dtype of one buffer.
 
-    A scalar has `shape` None and its `value`.
+    A scalar has `shape` None and its `value`. mutated: an input that `run` writes.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TensorSpec:
     dtype: torch.dtype
     value: float | int | bool | None = None
     alignment: int = ALIGNMENT
+    mutated: bool = False
 
     @property
     def storage_elements(self) -> int:
@@ -274,6 +275,7 @@ def described(slot: Slot, specs: list[TensorSpec]) -> list[dict[str, Any]]:
                     "strides": list(spec.strides),
                     "elements": spec.storage_elements,
                     "offset": offset,
+                    "mutated": spec.mutated,
                 }
             )
     return items

@@ -66,7 +66,8 @@ class NativeWatch:
         self._libc = ctypes.CDLL(None)
         self._environment = _FloatEnvironment.here()
         self._regions: list[_Region] = []
-        self._team: Call | None = None
+        self._openmp: ctypes.CDLL | None = None
+        self._threads = 0  # of a region of OpenMP's, where nothing else is asked
 
     def loaded(self, directory: str) -> None:
         """Note the memory of every library that was loaded from below `directory`, as it is before any call."""
@@ -78,7 +79,13 @@ class NativeWatch:
                 self._regions.append(_Region(image, base, base + address, ctypes.string_at(base + address, size)))
         if threaded:
             with contextlib.suppress(OSError, AttributeError):  # another OpenMP than GCC's
-                self._team = ctypes.CDLL("libgomp.so.1").GOMP_parallel
+                self._openmp = ctypes.CDLL("libgomp.so.1")
+                self._threads = self._openmp.omp_get_max_threads()
+
+    def use_threads(self, count: int | None) -> None:
+        """Have OpenMP's regions begin with so many threads; None: with as many as before."""
+        if self._openmp is not None:
+            self._openmp.omp_set_num_threads(ctypes.c_int(count or self._threads))
 
     def begin(self) -> None:
         """Overwrite freed memory, and have what is allocated and freed from now on filled, until `ended_checked`."""
@@ -101,12 +108,12 @@ class NativeWatch:
 
     def _of_the_team(self) -> Finding | None:
         environment = self._environment
-        if self._team is None or environment is None:
+        if self._openmp is None or environment is None:
             return None
         found: list[str | None] = []
         # libgomp hands the function to every thread of the team that the candidate's own regions run in.
         visit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: found.append(environment.difference()))
-        self._team(visit, None, ctypes.c_uint(0), ctypes.c_uint(0))
+        self._openmp.GOMP_parallel(visit, None, ctypes.c_uint(0), ctypes.c_uint(0))
         return next((_told(one, "a thread of OpenMP") for one in found if one is not None), None)
 
     def _perturb(self, pattern: int) -> None:

@@ -137,8 +137,10 @@ def count_apart(tasks: int) -> None:
 def set_writable(address: int, size: int, writable: bool) -> None:
     """Allow or forbid every thread of this process to write to its pages there (mprotect(2)).
 
-    They stay readable. Raises OSError.
+    Every page that these bytes touch. They stay readable. Raises OSError.
     """
+    before = address % mmap.PAGESIZE
+    address, size = address - before, size + before
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     if _libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(protection)) != 0:
         number = ctypes.get_errno()

@@ -40,6 +40,7 @@ from warpsmith.kernels_db.job.bundle import (
     SignedVerification,
     digest,
 )
+from warpsmith.kernels_db.job.carried_builds import CarriedBuild
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.job.strict_json import read_strictly
 from warpsmith.workers.judge.protocol.answers import (
@@ -50,6 +51,7 @@ from warpsmith.workers.judge.protocol.answers import (
     opened_verdicts,
     say,
 )
+from warpsmith.workers.judge.protocol.builds import add_build, read_builds
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError, judge_environment
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 from warpsmith.workers.judge.protocol.verifications import (
@@ -83,14 +85,15 @@ class _Interrupted(Exception):  # noqa: N818 - no error
 class _Bundle:
     """A bundle that is held.
 
-    Its directory and header, its jobs without a verdict, the verifications that it carries, the verdicts so far by
-    nonce, and their file.
+    Its directory and header, its jobs without a verdict, the verifications that it carries, the builds that came along
+    and the verdicts so far by nonce, and the file of these.
     """
 
     directory: Path
     header: BundleHeader
     waiting: list[SignedJob]
     verifications: list[SignedVerification]
+    builds: dict[str, CarriedBuild]
     judged: dict[str, Verdict]
     verdicts: BinaryIO
 
@@ -164,6 +167,7 @@ def _held(directory: Path, files: ExitStack, *, several: bool) -> _Bundle:
 def _opened(directory: Path, files: ExitStack) -> _Bundle:
     header, jobs = read_bundle(directory)
     verifications = read_verifications(directory, header, jobs)
+    builds = read_builds(directory, [*jobs, *verifications])
     verdicts, judged = files.enter_context(opened_verdicts(directory / VERDICTS))
     unknown = judged.keys() - {job["nonce"] for job in (*jobs, *verifications)}
     if unknown:
@@ -172,7 +176,7 @@ def _opened(directory: Path, files: ExitStack) -> _Bundle:
     say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
     if judged:
         say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
-    return _Bundle(directory, header, waiting, verifications, judged, verdicts)
+    return _Bundle(directory, header, waiting, verifications, builds, judged, verdicts)
 
 
 def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
@@ -336,15 +340,16 @@ def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_
 
     with JudgeClient(cache=cache) as client, ThreadPoolExecutor(width, thread_name_prefix="bundle") as pool:
 
-        def judge(job: SignedJob) -> tuple[Verdict, float]:
+        def judge(one: _Asked) -> tuple[Verdict, float]:
             stop_when_ending()
             began = time.monotonic()
-            return client.judge(job["job"], timeout_s, on_wait=stop_when_ending), time.monotonic() - began
+            job = add_build(one.job["job"], one.bundle.builds.get(one.job["nonce"]))
+            return client.judge(job, timeout_s, on_wait=stop_when_ending), time.monotonic() - began
 
         def judge_these(asked: Sequence[_Asked]) -> list[_Bundle]:
             """Judge the jobs; returns the bundle of each that got no verdict."""
             without: list[_Bundle] = []
-            futures = {pool.submit(judge, one.job): one for one in asked}
+            futures = {pool.submit(judge, one): one for one in asked}
             for number, future in enumerate(as_completed(futures), 1):
                 one = futures[future]
                 place = f"[{number}/{len(asked)}] {one.job['nonce']}"

@@ -57,7 +57,7 @@ class WorkloadFacts:
     tolerances: of its results, in the order of `result_positions`, None for integers; `learn` finds them. indices: what
     the results at some positions are indices into; None for one that must be eager's own. read_shares: of the inputs at
     some positions, what a call has to read (`read_shares`).
-    fan_in: the most elements of an input that an element of the results was seen to depend on (`attack.oracle`).
+    fan_in: the most elements of an input that an element of the results was seen to depend on (`attack.references`).
     rounds_once: eager rounds a narrow result once, and nothing on the way to it; asked of pointwise ops alone.
     finite: no declared input led beyond finite values. nan: the largest share of NaN among the elements of a result, by
     name, where it has any. unsuited: input families that do not suit it, and why.

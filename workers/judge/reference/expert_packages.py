@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -40,7 +41,13 @@ def versions(op: JobOp) -> dict[str, dict[str, str]]:
 def _versions(source: str) -> dict[str, str]:
     owners = _owners()
     names = {owner for module in imported(source) for owner in owners.get(module, ())} - {_TOLD_ANYWAY}
-    return {name: version for name in sorted(names) if (version := _version(name)) is not None}
+    found = {_normalized(name): _version(name) for name in names}
+    return {name: version for name, version in sorted(found.items()) if version is not None}
+
+
+def _normalized(name: str) -> str:
+    """Return a distribution's name as PEP 503 writes it: releases of one package spell it in several ways."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _version(name: str) -> str | None:

@@ -65,7 +65,7 @@ def ended(name: str, code: int, log: str, *, closing: bool = False) -> RunnerFau
     external = -code == signal.SIGKILL
     message = f"killed by {found}"
     if closing and -code == signal.SIGSEGV:
-        message += ", which also ends a process that writes to its buffers when `run` has returned"
+        message += ", which also ends a process that writes to closed memory: to its buffers when `run` has returned"
     return RunnerFault(name, "crash", message, external=external, log=log, found=found, expected="a return")
 
 

@@ -71,7 +71,9 @@ def foreign(ran: Sequence[str], own: Collection[str], library_calls: Collection[
 def _is_own(name: str, own: Collection[str]) -> bool:
     """Check whether a device's name of a kernel is that of one of these functions.
 
-    CuTe DSL puts a mark before a function's name and the types of its arguments behind it.
+    CuTe DSL puts a mark before a function's name and its arguments behind it, in no form that is told: a kernel of a
+    library in CuTe passes where an own name and `_` begin its name. To run one a candidate has to call that library,
+    which its gate refuses.
     """
     plain = base_name(name)
     marked = plain.removeprefix(CUTE_KERNEL)

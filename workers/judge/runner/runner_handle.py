@@ -231,6 +231,14 @@ class RunnerHandle:
         with process_control.on_one_core(self.pid):
             return self.call(slot, limit_s, closing=True)
 
+    def call_in(self, threads: int | None) -> None:
+        """Have calls that close their slot find its inputs closed to writes too, and OpenMP with so many threads.
+
+        None: as ever. Raises RunnerFault.
+        """
+        self.command({"command": "surroundings", "threads": threads}, SETUP_S)
+        self._talk.rest()
+
     def empty_call(self) -> int:
         """Time the exchange with nothing run, in nanoseconds.
 

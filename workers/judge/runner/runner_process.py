@@ -5,7 +5,7 @@ it says decides anything: the referee reads the buffers and its own clock. Code 
 code it runs; it keeps no secret.
 
 Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping,
-kept, trace, host.
+kept, trace, host, surroundings.
 Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns,
 `B<seal><slot>...` arm a burst over slots with a digest after one call (GPU), `G` run it, `D` copy the last result into
 the slot's output buffers, `F` free it, `N` nothing, `H` make the calls that `host` readied. `C`, `L`, `G`, `N` and `H`
@@ -78,7 +78,9 @@ class Runner:
         self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
         self.arenas: list[Any] = []  # the bytes of each slot
         self.memory: list[tuple[int, int]] = []  # of each slot on a CPU: address, bytes
-        self.closed: int | None = None  # the slot that cannot be written to
+        self.results: list[list[tuple[int, int]]] = []  # of each slot what `run` writes: address, bytes
+        self.closed: int | None = None  # the slot that cannot be written to, or not everywhere
+        self.inputs_closed = False  # during the calls that close a slot
         self.current: tuple[list[Any], list[Any]] = ([], [])
         self.result: Any = None
         self.error: dict[str, Any] = {}
@@ -127,8 +129,11 @@ class Runner:
         return raw
 
     def call(self, raw: bytes) -> None:
-        assert self.run is not None
         self.current = self.writable_slot(raw[1])
+        self.run_current()
+
+    def run_current(self) -> None:
+        assert self.run is not None
         changed = None
         with self.state.unchanged() if self.state else contextlib.nullcontext():
             try:
@@ -143,8 +148,13 @@ class Runner:
         """Run `call`, make writes to the slot fatal (SIGSEGV), and look at what native code left behind."""
         if self.watch is not None:
             self.watch.begin()
-        self.call(raw)
+        self.current = self.writable_slot(raw[1])
         self.closed = raw[1]
+        if self.inputs_closed:
+            process_control.set_writable(*self.memory[raw[1]], False)
+            for place in self.results[raw[1]]:
+                process_control.set_writable(*place, True)
+        self.run_current()
         process_control.set_writable(*self.memory[raw[1]], False)
         self.kept({})
 
@@ -211,6 +221,7 @@ class Runner:
                 "trace": self.trace,
                 "host": self.host,
                 "kernels": self.kernels,
+                "surroundings": self.surroundings,
             }[message["command"]]
             answer = handler(message)
         except BaseException as error:  # noqa: BLE001 - user code ran inside; the referee must be told
@@ -283,6 +294,8 @@ class Runner:
         inputs = [bound(arena, item, own_storage=own) for item in message["inputs"]]
         outputs = [bound(arena, item) for item in message["outputs"]]
         self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
+        written = [item for item in message["inputs"] if item.get("mutated")] + message["outputs"]
+        self.results.append([_memory_of(arena, item) for item in written if item["elements"]])
         self.arenas.append(arena)
         return {}
 
@@ -315,6 +328,7 @@ class Runner:
         self.slots = []
         self.arenas = []
         self.memory = []
+        self.results = []
         self.closed = None
         self.settle()
         while self.opened:
@@ -366,6 +380,13 @@ class Runner:
             refuse(self.watch.ended_checked())
         return {}
 
+    def surroundings(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Have calls that close their slot find inputs closed too, and OpenMP with so many threads; None: as ever."""
+        self.inputs_closed = message["threads"] is not None
+        if self.watch is not None:
+            self.watch.use_threads(message["threads"])
+        return {}
+
     def trace(self, message: dict[str, Any]) -> dict[str, Any]:
         """Record the calls of C++ functions that one `run` makes, into the memory that came with the message."""
         run, (arguments, outputs), fd = self.run, self.writable_slot(message["slot"]), self.received.pop()
@@ -415,6 +436,13 @@ class Runner:
         check_output(0, made, target, "eager")
         target.copy_(made)
         return {}
+
+
+def _memory_of(arena: Any, item: dict[str, Any]) -> tuple[int, int]:
+    """Return address and bytes of a tensor of a slot. Guards keep its pages from those of others."""
+    import torch  # noqa: PLC0415
+
+    return arena.data_ptr() + item["offset"], item["elements"] * getattr(torch, item["dtype"]).itemsize
 
 
 def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:

@@ -37,7 +37,8 @@ def input_spec(item: ResolvedInput) -> TensorSpec:
         return TensorSpec(item["name"], None, (), dtype, item["value"])
     shape = tuple(item["shape"])
     strides = contiguous_strides(shape) if item["strides"] is None else tuple(item["strides"])
-    return TensorSpec(item["name"], shape, strides, dtype, alignment=item.get("alignment", ALIGNMENT))
+    alignment = item.get("alignment", ALIGNMENT)
+    return TensorSpec(item["name"], shape, strides, dtype, alignment=alignment, mutated=item["mutated"])
 
 
 class BadDistribution(ValueError):  # noqa: N818 - named for what it is

@@ -13,8 +13,9 @@ from warpsmith.workers.text import middle_cut, one_line
 MOST_TOKENS = 1_500
 """Tokens of all exemplars of a request. Code that does not fit is left out: half a kernel teaches little."""
 
-MAX_WORDS_CHARS = 600
-"""Of a description and of a mechanism."""
+MAX_DESCRIPTION_CHARS = 600
+MAX_MECHANISM_CHARS = 1_000
+"""Enough for every mechanism that ships: what is cut out of the middle is what the writer wanted to read."""
 
 
 def exemplars(found: Sequence[Exemplar], *, with_code: bool) -> list[dict[str, Any]]:
@@ -32,7 +33,7 @@ def _words(one: Exemplar) -> dict[str, Any]:
     return {
         "op": one_line(one.op, 80),
         "target": one.target,
-        "description": one_line(one.description, MAX_WORDS_CHARS),
+        "description": one_line(one.description, MAX_DESCRIPTION_CHARS),
         "shared": list(one.shared),
         "speedup": significant(one.speedup),
         "low": significant(one.low),
@@ -40,6 +41,6 @@ def _words(one: Exemplar) -> dict[str, Any]:
         "share": None if one.share is None else f"{one.share:.0%}",
         "technique": one_line(str(one.idea["technique"]), 40),
         "title": one_line(str(one.idea["title"]), 120),
-        "mechanism": middle_cut(str(one.idea["mechanism"]), MAX_WORDS_CHARS),
+        "mechanism": middle_cut(str(one.idea["mechanism"]), MAX_MECHANISM_CHARS),
         "source": None,
     }

@@ -22,6 +22,9 @@ LAUNCH_US = 5.0
 MAX_KERNELS = 8
 MAX_KERNEL_LINES = 16
 MAX_LEDGER_KERNELS = 3
+CLOSE = 0.75
+"""Share of its limit from which what sets it is said to be close to binding: 12.9 us at 0.64 became 12.0."""
+
 UNTOLD = "why is not told, because it may name a hold-out shape"
 
 _ADVICE = {
@@ -36,7 +39,10 @@ _ADVICE = {
     "state": "Clear counters and release locks before a call ends; scratch is for torch.empty in run.",
     "sanitizer": "The tool names the access: look at the bounds, the barrier or the initialisation before it.",
     "not_written": "Every element of every output must be written on every call.",
-    "counterexample": "Such inputs are allowed: look for an overflow, a cancellation or a lost small term in between.",
+    "counterexample": (
+        "Such inputs are allowed: look for an overflow, a cancellation (also of one product that is rounded in one "
+        "place and contracted into a fused multiply-add in another) or a lost small term in between."
+    ),
     "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
 }
 _SPREAD = (
@@ -317,7 +323,7 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
         return f"{at}; so short a call is bound by {overhead} rather than by {what}{told}"
     if fraction >= 0.9:
         return f"{at}: little is left here{_yet_beaten(entry)}"
-    if fraction >= 0.6:
+    if fraction >= CLOSE:
         rate = "bytes in flight, order of the accesses" if by == "bytes" else "fewer stalls, better overlap"
         return (
             f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "

@@ -21,6 +21,7 @@ from warpsmith.workers.llm.prompt import facts
 from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
 from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.llm.prompt.forms import shows_copies, shows_dependent_launches
 from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
 from warpsmith.workers.llm.reply.parsing import MAX_LESSONS, Lesson
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
@@ -201,6 +202,7 @@ def _need(value: Any, field: str) -> Any:
 def _common(context: RequestContext) -> dict[str, Any]:
     """Return the op's facts for every request: entry point, shapes, tolerance, language rules."""
     op, workloads = context.op, facts.visible(context.workloads)
+    sources = [node.source for node in (context.parent, context.other, context.failing) if node is not None]
     return {
         "op": {
             "name": op.name,
@@ -234,6 +236,8 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
+        "copies": shows_copies(context.language, context.idea, *sources),
+        "dependent": shows_dependent_launches(context.idea),
     }
 
 

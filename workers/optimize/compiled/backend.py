@@ -17,6 +17,7 @@ from . import inductor
 from .groups import share_heads
 from .masks import Place, take_out_masks
 from .rewriting import Keep, Placed, compile_with, dropped
+from .seams import Gain
 from .served import Served
 from .trial import Trial
 
@@ -27,8 +28,9 @@ class Graph:
 
     masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
     and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
-    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made; shared: its
-    calls of attention that take heads as they are, in place of heads repeated for groups of queries.
+    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made; gain: what they
+    gain in it, where that is sure without a trial; shared: its calls of attention that take heads as they are, in place
+    of heads repeated for groups of queries.
     """
 
     calls: int
@@ -37,6 +39,7 @@ class Graph:
     without: dict[str, str] = field(default_factory=dict)
     why: str = ""
     trial: Trial | None = None
+    gain: Gain | None = None
     shared: tuple[str, ...] = ()
 
     @property
@@ -66,8 +69,8 @@ def compile_rewritten(
 ) -> Callable[..., Any]:
     """Rewrite a graph of Dynamo's and compile it with Inductor, under its `mode` and `options`.
 
-    keep: which kernels stay (`Keep`); tried: and only where the graph as a whole is faster, too (`Trial`). `seen` is
-    told what became of the graph. Raises what Inductor raises, RuntimeError for a mode that it does not know.
+    keep: which kernels stay (`Keep`); tried: and only where the graph as a whole is faster, too (`Gain`, `Trial`).
+    `seen` is told what became of the graph. Raises what Inductor raises, RuntimeError for a mode that it does not know.
     """
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     patches = inductor.patches_of(mode, options)
@@ -78,7 +81,8 @@ def compile_rewritten(
         found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched")
     else:
         shared = tuple(share_heads(graph))
-        given = {kernel.name: kernel for kernel in serve(tensors)}
+        with inductor.phase("kernels"):
+            given = {kernel.name: kernel for kernel in serve(tensors)}
         without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
         serving = [kernel for name, kernel in given.items() if name not in without]
         rewritten = compile_with(serving, graph, inputs, patches, keep, tried=tried)
@@ -86,9 +90,8 @@ def compile_rewritten(
         seen_at = {place.kernel for place in placed or ()}
         if placed is not None:
             without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
-        found = Graph(
-            calls, masks, None if placed is None else tuple(placed), without, trial=rewritten.trial, shared=shared
-        )
+        told = None if placed is None else tuple(placed)
+        found = Graph(calls, masks, told, without, trial=rewritten.trial, gain=rewritten.gain, shared=shared)
     if seen is not None:
         seen(found)
     return compiled

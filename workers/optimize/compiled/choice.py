@@ -16,6 +16,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,22 +24,27 @@ from typing import Any, Literal, get_args
 import torch
 
 from warpsmith.kernels_db.runtime.cache import cache_directory
-from warpsmith.workers.judge.clock.timing import ratio_with_interval
+from warpsmith.workers.judge.clock.timing import Samples, ratio_with_interval
 
 from . import inductor
 from .patterns import keep
 from .places import Region
-from .turns import time_in_turns
+from .turns import time_in_turns, wait
 
 TIME_S = 1.0
 """Seconds of timing of a region, at most."""
 PAST_CACHE_BYTES = 200 << 20
 """That much is read between two looks at the same weights: 4 times the second-level cache of an H200 (50 MiB)."""
 MOST_COPIES = 64
+MOST_AT_ONCE = 8
+"""Kernels that are loaded at once, each with inputs of its own."""
 FEWEST_ROUNDS = 6
 """With fewer, resampling rounds says nothing of a 95 % interval."""
 WORTH = 1.01
 """Times as fast as Inductor's code, at least: what Inductor cannot fuse costs its neighbours something."""
+CLEAR = 1.1
+"""Times as fast as Inductor's code, at the low end of the first rounds' interval: more rounds would not change the
+answer. They would not either where its high end is below 1."""
 SEEN = 0.9
 Values = Literal["normal", "large", "with NaN"]
 VALUES: tuple[Values, ...] = get_args(Values)
@@ -47,7 +53,7 @@ _TOLD = {"normal": "", "with NaN": " (inputs with a NaN)"}
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
 HALVINGS = 4
 """Of large values on which PyTorch's own results are not finite: down to some that are hardly larger than normal."""
-FORMAT = 7
+FORMAT = 8
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -109,12 +115,66 @@ class Choices:
 
     def decide(self, wanted: Sequence[Region]) -> None:
         """Look at regions, each kind once, and keep what is found."""
-        for region in {region.key: region for region in wanted}.values():
-            self._known[region.key] = decide(region, self._patches)
+        regions = list({region.key: region for region in wanted}.values())
+        without = Without(self._patches)
+        with inductor.phase("loading"):
+            load(regions, without)
+        for region in regions:
+            self._known[region.key] = decide(region, without)
         _write(self._file, self._known)
 
 
-def decide(region: Region, patches: inductor.Patches) -> Decision:
+class Without:
+    """Inductor's own code for regions, each compiled once: several kernels may be there for one."""
+
+    def __init__(self, patches: inductor.Patches) -> None:
+        self._patches = patches | {"triton.cudagraphs": False}
+        self._compiled: dict[str, inductor.Compiled] = {}
+
+    def of(self, region: Region, inputs: Sequence[torch.Tensor]) -> inductor.Compiled:
+        """Return the code for a region, which writes to its inputs as the model does."""
+        graph = region.alone(in_place=True)
+        facts = [(tuple(each.shape), each.stride(), each.dtype, each.device) for each in inputs]
+        key = f"{graph.code}{facts}"
+        if key not in self._compiled:
+            self._compiled[key] = inductor.compile_graph(graph, list(inputs), self._patches)
+        return self._compiled[key]
+
+
+def load(regions: Sequence[Region], without: Without) -> None:
+    """Call each kernel that may serve once, several at a time, and compile Inductor's code for its place meanwhile.
+
+    Compilers take seconds for some kernels, mostly outside of Python. What fails here fails again where the region is
+    looked at, which says why; where memory is short they are loaded there, one by one.
+    """
+    with inductor.outside(), contextlib.ExitStack() as held:
+        for kernel in {region.kernel.name: region.kernel.kernel for region in regions}.values():
+            held.enter_context(kernel.unwatched())  # whether it is right is asked below, for each place
+        with contextlib.suppress(torch.OutOfMemoryError), ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as several:
+            waiting = [(region, several.submit(_load, region)) for region in regions if _may_serve(region)]
+            for region, _ in waiting:
+                without.of(region, _drawn(region, "normal") or ())
+            for _, done in waiting:
+                done.exception()  # waits for it
+        for device in {region.tensors[0].device for region in regions}:
+            wait(device)
+
+
+def _may_serve(region: Region) -> bool:
+    """Return whether a kernel's envelope has its place."""
+    drawn = _drawn(region, "normal")
+    return drawn is not None and region.kernel.kernel.outside(_flat(region, drawn), region.match.numbers) is None
+
+
+def _load(region: Region) -> None:
+    """Call a kernel in its place, in a thread of its own."""
+    with torch.no_grad():
+        drawn = _drawn(region, "normal") or []
+        if region.kernel.kernel.refusal(_flat(region, drawn), region.match.numbers) is None:
+            _called(region, drawn)
+
+
+def decide(region: Region, without: Without) -> Decision:
     """Compare a kernel with what computes in its place, and time both in turns."""
     with inductor.outside():
         if _drawn(region, "normal") is None:
@@ -124,7 +184,7 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
                 return unfit
         inputs = list(_drawn(region, "normal") or ())
-        compiled = inductor.compile_graph(region.alone(in_place=True), inputs, patches | {"triton.cudagraphs": False})
+        compiled = without.of(region, inputs)
         begun = {at: inputs[at].clone() for at in _written_integers(region)}
 
         def call(given: Sequence[torch.Tensor]) -> Any:
@@ -243,7 +303,7 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
         call = through(copies, run)
         return lambda: call
 
-    samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S)
+    samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S, _clear)
     ratio, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
     us, other = (sorted(samples[name])[len(samples[name]) // 2] / len(copies) for name in ("kernel", "inductor"))
     rounds = len(samples["kernel"])
@@ -251,6 +311,12 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
         return Decision("", f"{rounds} rounds of timing do not tell whether it is faster", False, us, other)
     slow = f"it is not surely faster than Inductor's code: {ratio:.2f}x [{low:.2f}, {high:.2f}]"
     return Decision("", "" if low > WORTH else slow, True, us, other, (low, high))
+
+
+def _clear(samples: Samples) -> bool:
+    """Return whether a few rounds have told whether a kernel pays."""
+    _, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
+    return low > CLEAR or high < 1
 
 
 def past_cache(inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:

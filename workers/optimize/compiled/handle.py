@@ -91,6 +91,8 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
         alike.setdefault((place.op, place.shapes, place.why), []).append(place)
     for (op, shapes, _), group in alike.items():
         yield f"  {op} at {group[0].where}{_more(group)} ({shapes}): {_outcome(group[0])}"
+    if graph.gain is not None and placed:
+        yield f"  the graph as a whole: faster with its kernels, for {graph.gain}"
     if graph.trial is not None and placed:
         yield f"  the graph as a whole: {_compared(graph.trial)}"
     reasons: dict[str, list[str]] = {}

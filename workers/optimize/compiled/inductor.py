@@ -7,6 +7,7 @@ machines have; what is missing in another one raises where it is used, and does 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,17 +24,50 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 Compiled = Callable[..., Any]
+Attempts = Callable[[Callable[[], Compiled]], Compiled]
 Pass = Callable[[fx.Graph], None]
 Patches = dict[str, Any]
+_BEFORE_PATTERNS = "post_grad_custom_pre_pass"
 _SAID_OF_GRAPHS, _SAID_OF_NODES = ("_param_name_to_source",), ("_dynamo_source",)
 """Attributes in which Dynamo leaves word for AOTAutograd (`_try_get_metadata_from_dynamo`), beside `meta`."""
 
 
-def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], patches: Patches) -> Compiled:
-    """Compile a graph of Dynamo's, or of operators, under patches of Inductor's configuration."""
-    from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415 - seconds, where nothing is compiled
+def compile_graph(
+    graph: fx.GraphModule, inputs: Sequence[Any], patches: Patches, attempts: Attempts | None = None
+) -> Compiled:
+    """Compile a graph of Dynamo's, or of operators, under patches of Inductor's configuration.
 
-    return cast("Compiled", compile_fx(graph, inputs, config_patches=patches or None))
+    attempts: is given what compiles the graph of operators from the start each time that it is called, and returns what
+    one call of it returned. The graph is traced once for all of them; where AOTAutograd has it in its cache, for none.
+    """
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415 - seconds, if nothing compiles
+
+    if attempts is None:
+        return cast("Compiled", compile_fx(graph, inputs, config_patches=patches or None))
+
+    def compile_operators(given: fx.GraphModule, values: Sequence[Any], **facts: Any) -> Any:
+        return attempts(lambda: cast("Compiled", compile_fx_inner(_anew(given), list(values), **facts)))
+
+    return cast("Compiled", compile_fx(graph, inputs, inner_compile=compile_operators, config_patches=patches or None))
+
+
+def _anew(graph: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph of operators anew, with what AOTAutograd says of it and of its results: passes change both."""
+    fresh = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    fresh.meta = dict(graph.meta)
+    return fresh
+
+
+def uncaptured(compiled: Compiled) -> str:
+    """Return why Inductor runs what an attempt returned outside of CUDA graphs; empty where it says nothing."""
+    return str(getattr(compiled, "disabled_cudagraphs_reason", None) or "")
+
+
+def phase(name: str) -> AbstractContextManager[Any]:
+    """Note the seconds inside among PyTorch's own times of compiling, as `warpsmith.NAME`."""
+    from torch._dynamo.utils import dynamo_timed  # noqa: PLC0415 - as above
+
+    return cast("AbstractContextManager[Any]", dynamo_timed(f"warpsmith.{name}"))
 
 
 def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
@@ -46,7 +80,7 @@ def with_pass(patches: Patches, run: Pass, identity: str | None) -> Patches:
 
     identity: all that decides what the pass does, for Inductor's cache of compiled code; None: nothing is cached.
     """
-    return patches | {"post_grad_custom_pre_pass": _pass(run, identity)}
+    return patches | {_BEFORE_PATTERNS: _pass(run, identity)}
 
 
 @functools.cache
@@ -211,22 +245,22 @@ def copied(graph: fx.GraphModule) -> fx.GraphModule:
 
     Without that, AOTAutograd takes weights and caches for inputs that move, and Inductor makes no CUDA graph of it.
     """
-    copy = fx.GraphModule(graph, _copied(graph.graph))
-    copy.meta = dict(graph.meta)
+    fresh = fx.GraphModule(graph, _copied(graph.graph))
+    fresh.meta = dict(graph.meta)
     for name in _SAID_OF_GRAPHS:
         if hasattr(graph, name):
-            setattr(copy, name, getattr(graph, name))
-    for old, new in zip(graph.graph.nodes, copy.graph.nodes, strict=True):
+            setattr(fresh, name, getattr(graph, name))
+    for old, new in zip(graph.graph.nodes, fresh.graph.nodes, strict=True):
         for name in _SAID_OF_NODES:
             if hasattr(old, name):
                 setattr(new, name, getattr(old, name))
-    return copy
+    return fresh
 
 
 def _copied(graph: fx.Graph) -> fx.Graph:
-    copy = fx.Graph()
-    copy.output(copy.graph_copy(graph, {}))
-    return copy
+    fresh = fx.Graph()
+    fresh.output(fresh.graph_copy(graph, {}))
+    return fresh
 
 
 @contextmanager
@@ -242,10 +276,17 @@ def unheard() -> Iterator[None]:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Inside, tensors are real and nothing of a compilation that is under way is seen: it compiles beside it."""
+    """Inside, tensors are real and nothing of a compilation that is under way is seen: it compiles beside it.
+
+    But for the configuration that it is compiled under, without a pass of `with_pass`.
+    """
+    from torch._inductor import config  # noqa: PLC0415 - as above
+
     with (
+        config.patch({_BEFORE_PATTERNS: None}),
         tracing(None),
         _disable_current_modes(),
+        torch._C._DisablePythonDispatcher(),
         torch.no_grad(),
         functorch_config.patch(enable_autograd_cache=False),
     ):

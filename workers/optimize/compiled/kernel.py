@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import math
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,27 +23,64 @@ class NotUsable(ValueError):  # noqa: N818 - named for what was found
 
 
 class Kernel:
-    """One package. `name` is the package's, `op` its op's."""
+    """One package. `name` is the package's, `op` its op's; `spec` and `reference` are two modules of it."""
 
-    def __init__(self, package: ModuleType) -> None:
-        """Raises NotUsable where it is no package of this kind."""
-        self.package = package
-        self.name = package.__name__.rpartition(".")[2]
-        try:
-            spec = importlib.import_module(f"{package.__name__}._spec")
-            self._compare = importlib.import_module(f"{package.__name__}._compare")
-            self._control = importlib.import_module(f"{package.__name__}._control")
-            self._admit = importlib.import_module(f"{package.__name__}._guard").admit
-        except (ImportError, AttributeError) as error:
-            raise NotUsable(f"{self.name}: {error}") from None
-        self.op: str = spec.NAME
-        self.function = getattr(package, self.op)
-        tensors = [at for at, parameter in enumerate(spec.PARAMETERS) if parameter["rank"] is not None]
-        self.mutated = tuple(tensors.index(at) for at in spec.MUTATED)
+    def __init__(self, package: ModuleType | Path) -> None:
+        """package: a package, or the directory of one that is imported when the first of its places is found: until
+        then only its `_spec` and `_reference` are, which import none of the others.
+
+        Raises NotUsable where it is no package of this kind.
+        """
+        if isinstance(package, Path):
+            self.name, self._directory = package.name, package
+            self.spec, self.reference = (_alone(package / f"{part}.py") for part in ("_spec", "_reference"))
+        else:
+            self.name, self._directory = package.__name__.rpartition(".")[2], Path(inspect.getfile(package)).parent
+            try:
+                self.spec, self.reference = (
+                    importlib.import_module(f"{package.__name__}.{part}") for part in ("_spec", "_reference")
+                )
+                vars(self)["package"] = package
+                self._parts  # noqa: B018 - now, for what it raises
+            except (ImportError, AttributeError) as error:
+                raise NotUsable(f"{self.name}: {error}") from None
+        self.op: str = self.spec.NAME
+        tensors = [at for at, parameter in enumerate(self.spec.PARAMETERS) if parameter["rank"] is not None]
+        self.mutated = tuple(tensors.index(at) for at in self.spec.MUTATED)
         """Which of the op's tensors it writes to."""
-        workloads = json.loads((Path(inspect.getfile(package)).parent / "workloads.json").read_text(encoding="utf-8"))
+        workloads = json.loads((self._directory / "workloads.json").read_text(encoding="utf-8"))
         self._workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
         self._parameters = self._workloads[0]
+
+    @functools.cached_property
+    def package(self) -> ModuleType:
+        """The package, imported here where it was not before."""
+        sys.path.insert(0, str(self._directory.parent))
+        try:
+            return importlib.import_module(self.name)
+        finally:
+            sys.path.remove(str(self._directory.parent))
+
+    @functools.cached_property
+    def _parts(self) -> tuple[ModuleType, ModuleType, Callable[[tuple[Any, ...]], Any]]:
+        """The package's comparison, its switches, and its guard."""
+        compare, control, guard = (
+            importlib.import_module(f"{self.package.__name__}.{part}") for part in ("_compare", "_control", "_guard")
+        )
+        return compare, control, guard.admit
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The package's function of the op's name."""
+        found: Callable[..., Any] = getattr(self.package, self.op)
+        return found
+
+    @functools.cached_property
+    def call(self) -> torch._ops.OpOverload:
+        """The operator that serves where no gradients are asked for."""
+        found = importlib.import_module(f"{self.package.__name__}._op").inference_op
+        operator: torch._ops.OpOverload = getattr(found, "_opoverload", found)  # of an op in place it is a CustomOpDef
+        return operator
 
     def smallest(self) -> list[dict[str, Any]]:
         """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
@@ -71,18 +112,21 @@ class Kernel:
     @property
     def unwatched(self) -> Any:
         """A context in which the package does not compare calls with PyTorch's."""
-        return self._control.unwatched
+        return self._parts[1].unwatched
 
     def off(self) -> str | None:
         """Why the package's kernels serve no call at all now (switched off, given up); None where they may."""
-        out = self._control.out()
-        if len(out) < len(self._control.NAMES):
+        if "package" not in vars(self) and not _switched_off():
             return None
-        return str(self._control.refusal(self._control.NAMES[0]))
+        control = self._parts[1]
+        out = control.out()
+        if len(out) < len(control.NAMES):
+            return None
+        return str(control.refusal(control.NAMES[0]))
 
     def outside(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
         """Why this call is outside of the kernels' envelope; None where it is inside."""
-        found = self._admit(tuple(self.arguments(tensors, numbers)))
+        found = self._parts[2](tuple(self.arguments(tensors, numbers)))
         return found if isinstance(found, str) else None
 
     def refusal(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
@@ -99,7 +143,7 @@ class Kernel:
         """What is wrong with the op in this place: its reference is no stand-in for what the model computes here
         (`expected`), or the kernel is none for its reference. None where both are right, by the package's own rule.
         """
-        compare, arguments = self._compare, self.arguments(tensors, numbers)
+        compare, arguments = self._parts[0], self.arguments(tensors, numbers)
         with torch.no_grad():
             eager = compare.reference(compare.clones(arguments))
             exact = compare.reference(compare.widened(arguments))
@@ -114,3 +158,17 @@ class Kernel:
         if found.agrees:
             return None
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
+
+
+def _switched_off() -> bool:
+    """Return whether the environment may switch a package off: each reads variables of its own and some of all."""
+    return any(name.startswith("WARPSMITH") and value == "off" for name, value in os.environ.items())
+
+
+def _alone(file: Path) -> ModuleType:
+    """Import a module of a package by itself, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}{file.stem}", file)
+    assert spec is not None and spec.loader is not None  # noqa: PT018 - the file's name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

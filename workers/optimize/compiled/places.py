@@ -7,7 +7,7 @@ import graphlib
 import hashlib
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,9 @@ import torch
 from torch import fx
 
 from . import inductor, match
+from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
-from .served import SOME, Served
-
-MOST_LEADING = 3
-"""Axes of a tensor in a model where an op has its first: batch, positions, heads."""
+from .served import Served
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,14 @@ class Region:
     def tensors(self) -> list[torch.Tensor]:
         """What flows in: tensors without memory, of the sizes of the call that is compiled."""
         return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
+
+    def on(self, moved: Mapping[fx.Node, fx.Node]) -> Region:
+        """Return the same place in a copy of its graph: `moved` is each node's there."""
+        own = self.match
+        inputs, outputs, nodes = (tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes))
+        there = Region(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
+        vars(there).update({name: vars(self)[name] for name in ("tensors", "key") if name in vars(self)})
+        return there
 
     @functools.cached_property
     def key(self) -> str:
@@ -130,17 +136,26 @@ class Found:
     regions: list[Region]
     misses: list[tuple[Region, str]]
 
+    def on(self, before: fx.Graph, graph: fx.Graph) -> Found | None:
+        """Return the same on a copy of the graph in which it was found; None where it is no copy."""
+        if [(node.op, node.target) for node in before.nodes] != [(node.op, node.target) for node in graph.nodes]:
+            return None
+        moved = dict(zip(before.nodes, graph.nodes, strict=True))
+        return Found(
+            [region.on(moved) for region in self.regions], [(region.on(moved), why) for region, why in self.misses]
+        )
+
 
 def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     """Find every place of every kernel; places of several kernels may share nodes."""
     calls = [node for node in graph.nodes if node.op == "call_function"]
     operators = {str(node.target) for node in calls}
+    read = Read(graph)
     found = Found([], [])
     for kernel in kernels:
-        for lead, device in _leads(graph, kernel):
-            able = device.type in kernel.devices and _could_stand(kernel, device, operators)
-            pattern = kernel.pattern(lead, device) if able else None
-            if pattern is None or not _operators(pattern) <= operators:
+        for lead, device in leads(read, kernel, operators):
+            pattern = kernel.pattern(lead, device)
+            if pattern is None or not operators_of(pattern) <= operators:
                 continue
 
             def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
@@ -164,7 +179,7 @@ def _unfit(region: Region, lead: Lead) -> str | None:
     tensors = region.tensors
     if len(tensors) < len(region.match.inputs) or any(_varies(region, at) for at in range(len(tensors))):
         return "sizes vary from call to call that are not those of its rows"
-    if region.kernel.leading is not None and _kind(region.kernel.lead(tensors[0])) != lead:
+    if region.kernel.leading is not None and kind(region.kernel.lead(tensors[0])) != lead:
         return ""
     try:
         axes = region.kernel.axes(region.kernel.flat(tensors))
@@ -203,48 +218,6 @@ def _varies(region: Region, position: int) -> bool:
     shape = region.match.inputs[position].meta["val"].shape
     own = shape[len(shape) - region.kernel.rank(position) + 1 :] if region.kernel.rows(position) else shape
     return any(isinstance(size, torch.SymInt) for size in own)
-
-
-def _could_stand(kernel: Served, device: torch.device, operators: set[str]) -> bool:
-    """Return whether a graph has the operators of the reference with one leading axis.
-
-    With other leads only views differ, and which product of matrices it is. Each tracing takes a tenth of a second.
-    """
-    plain = kernel.pattern(SOME[:1], device)
-    return plain is None or {name for name in _operators(plain) if not _PRODUCT.match(name)} <= operators
-
-
-_PRODUCT = re.compile(r"aten\.(mm|bmm|addmm|baddbmm)\.")
-
-
-def _operators(pattern: match.Pattern) -> set[str]:
-    seen, waiting = set(), list(pattern.outputs)
-    while waiting:
-        node = waiting.pop()
-        if node.op == "call_function" and node not in seen:
-            seen.add(node)
-            waiting += node.all_input_nodes
-    return {str(node.target) for node in seen if not match.is_view(node)}
-
-
-def _leads(graph: fx.Graph, kernel: Served) -> list[tuple[Lead, torch.device]]:
-    """Return the kinds of leading sizes in a graph that a kernel may have: those of its tensors without the axes that
-    the kernel's first tensor has behind its own.
-    """
-    found: dict[tuple[Lead, torch.device], None] = {}
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and kernel.leading is None:
-            found[SOME[:1], torch.device(value.device.type)] = None  # its shapes are its own
-        elif isinstance(value, torch.Tensor) and 1 <= value.dim() - kernel.behind <= MOST_LEADING:
-            sizes = [inductor.hint(size) for size in value.shape[: value.dim() - kernel.behind]]
-            if None not in sizes:
-                found[_kind(sizes), torch.device(value.device.type)] = None
-    return list(found)
-
-
-def _kind(sizes: Sequence[Any]) -> Lead:
-    return tuple(1 if size == 1 else SOME[axis % len(SOME)] for axis, size in enumerate(sizes))
 
 
 def in_order(graph: fx.Graph, chosen: Sequence[Region]) -> bool:

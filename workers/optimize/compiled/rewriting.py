@@ -1,7 +1,9 @@
 """Kernels into a graph while Inductor compiles it: regions are found, those that pay are replaced.
 
-Inductor compiles a graph in one go, and its pass is no place to compile and to time other graphs. So where a region is
-met of which nothing is known, the compilation is given up, the region is looked at, and the graph compiled again.
+Inductor's pass is no place to compile and to time other graphs. So where a region is met of which nothing is known, the
+attempt is given up, the region is looked at, and the graph of operators, which was traced before, is attempted again.
+
+The whole graph is compiled once more without kernels only where it is not sure that they gain in it (`seams`).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,18 +19,19 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from . import choice, inductor, match, trial
+from . import choice, inductor, match, seams, trial
 from .choice import Choices, Decision
 from .kept import keep_shared
 from .patterns import keep as keep_file
-from .places import Region, find, in_order, put
+from .places import Found, Region, find, in_order, put
+from .seams import Gain
 from .served import Served
 from .trial import Trial
 
 Keep = Literal["faster", "right"]
 """Which kernels stay: those that are surely faster than Inductor's code in their place, or all that are right there."""
 MOST_TRIES = 8
-"""Compilations of one graph: each but the last found regions of which nothing was known."""
+"""Attempts at one graph: each but the last found regions of which nothing was known."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,13 @@ class Rewritten:
     """A graph's code, and what became of each region.
 
     placed: None where Inductor had the code in its cache, and what became of them is not known; trial: of the graph
-    with its kernels beside that without, where that is to be told.
+    with its kernels beside that without, where that is to be told; gain: what they gain in it, where that is sure.
     """
 
     code: inductor.Compiled
     placed: list[Placed] | None
     trial: Trial | None = None
+    gain: Gain | None = None
 
 
 def compile_with(
@@ -71,38 +75,39 @@ def compile_with(
 ) -> Rewritten:
     """Compile a graph of Dynamo's with the kernels that `keep` names.
 
-    tried: with "faster", they stay only where the whole graph is faster with them (`Trial`), too.
+    tried: with "faster", they stay only where the whole graph is faster with them, too: where that is not sure (`Gain`)
+    it is tried (`Trial`).
     """
     device = _device(inputs)
-    rewriter = _Rewriter(kernels, Choices(device, patches), keep)
-    identity = _digest(_code(), rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
+    choices = Choices(device, patches)
+    identity = _digest(_code(), choices.name, keep, sorted(kernel.name for kernel in kernels))
+    told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
+    rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told)
     patched = inductor.with_pass(patches, rewriter, identity)
     without = inductor.with_pass(patches, keep_shared, _code())
-    told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     tried = tried and keep == "faster"
     whole = told.with_suffix(".whole")
     outcome = trial.read(whole) if tried else None
     if outcome is not None and not outcome.gains and (placed := _read(told)) is not None:
         return Rewritten(inductor.compile_graph(graph, inputs, without), [dropped(place, outcome) for place in placed])
-    for _ in range(MOST_TRIES):
-        try:
-            compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched)
-        except Exception:  # Inductor wraps what a pass raises
-            if not rewriter.unknown:
-                raise
-            rewriter.learn()
-            continue
-        if rewriter.placed is None:
-            placed = _read(told)
-        else:
-            placed = rewriter.placed
-            keep_file(told, [asdict(place) for place in placed])
-        if not tried or outcome is not None or all(place.why for place in placed or ()):
-            return Rewritten(compiled, placed)
+    known = {place.kernel for place in _read(told) or () if not place.why}
+    for kernel in kernels:
+        if kernel.name in known:
+            _ = kernel.call  # imports what code of Inductor's cache calls by name
+    compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
+    if rewriter.placed is None:
+        placed, gain = _read(told), seams.read(whole)
+    else:
+        placed, gain = rewriter.placed, rewriter.gain
+    if not tried or outcome is not None or all(place.why for place in placed or ()):
+        return Rewritten(compiled, placed)
+    if gain is not None and gain.sure:
+        keep_file(whole, asdict(gain))
+        return Rewritten(compiled, placed, gain=gain)
+    with inductor.phase("without_kernels"):
         plain = inductor.compile_graph(inductor.copied(graph), inputs, without)
-        both = Trial(compiled, plain, device, functools.partial(keep_file, whole))
-        return Rewritten(both.call, placed, both)
-    raise AssertionError("a region was unknown after all were looked at")
+    both = Trial(compiled, plain, device, functools.partial(keep_file, whole))
+    return Rewritten(both.call, placed, both)
 
 
 def dropped(place: Placed, outcome: trial.Outcome) -> Placed:
@@ -144,30 +149,68 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 
 
 class _Rewriter:
-    """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten."""
+    """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten.
 
-    def __init__(self, kernels: Sequence[Served], choices: Choices, keep: Keep) -> None:
-        self._kernels, self.choices, self._keep = kernels, choices, keep
+    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. told: the
+    file that says what became of the places. It is written before Inductor keeps the code, which calls the kernels.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Served],
+        choices: Choices,
+        keep: Keep,
+        gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
+        told: Path,
+    ) -> None:
+        self._kernels, self._choices, self._keep, self._gain, self._told = kernels, choices, keep, gain, told
+        self._found: tuple[fx.Graph, Found] | None = None
         self.unknown: list[Region] = []
         self.placed: list[Placed] | None = None
+        self.gain: Gain | None = None
 
-    def learn(self) -> None:
-        """Look at the unknown regions."""
-        self.choices.decide(self.unknown)
-        self.unknown = []
+    def attempts(self, attempt: Callable[[], inductor.Compiled]) -> inductor.Compiled:
+        """Attempt to compile a graph of operators until all its regions are known."""
+        for _ in range(MOST_TRIES):
+            try:
+                compiled = attempt()
+            except Exception:  # Inductor wraps what a pass raises
+                if not self.unknown:
+                    raise
+                with inductor.phase("decisions"):
+                    self._choices.decide(self.unknown)
+                self.unknown = []
+                continue
+            if inductor.uncaptured(compiled):
+                self.gain = None  # each call costs the host, too, which is no part of it
+            return compiled
+        raise AssertionError("a region was unknown after all were looked at")
 
     def __call__(self, graph: fx.Graph) -> None:
         """Rewrite a graph. Raises _Unknown."""
-        found = find(graph, self._kernels)
-        self.unknown = [region for region in found.regions if self.choices.known(region) is None]
+        found = self._places(graph)
+        self.unknown = [region for region in found.regions if self._choices.known(region) is None]
         if self.unknown:
             raise _Unknown
-        decided = [(region, known) for region in found.regions if (known := self.choices.known(region)) is not None]
+        decided = [(region, known) for region in found.regions if (known := self._choices.known(region)) is not None]
         chosen, placed = _choose(graph, decided, self._keep)
+        decisions = {id(region): known for region, known in decided}
+        self.gain = self._gain([(region, decisions[id(region)]) for region in chosen]) if self.placed is None else None
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
         keep_shared(graph)
         self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
+        keep_file(self._told, [asdict(place) for place in self.placed])
+
+    def _places(self, graph: fx.Graph) -> Found:
+        """Find the places in a graph; those of an attempt that was given up are the same in its copy."""
+        before, self._found = self._found, None
+        found = before[1].on(before[0], graph) if before is not None else None
+        if found is None:
+            with inductor.phase("places"):
+                found = find(graph, self._kernels)
+        self._found = graph, found
+        return found
 
 
 def _placed(region: Region, decision: Decision, why: str) -> Placed:

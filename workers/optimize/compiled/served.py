@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -62,27 +61,29 @@ class Served(Rows):
 
     def __init__(self, kernel: Kernel) -> None:
         """Raises NotUsable where it has more float arguments than there are marks."""
-        package = kernel.package.__name__
-        self._spec = importlib.import_module(f"{package}._spec")
-        reference = importlib.import_module(f"{package}._reference")
-        self._run, self._reference = reference.run, Path(inspect.getfile(reference)).read_bytes()
+        spec = kernel.spec
+        self._bind_axes, self._run = spec.bind_axes, kernel.reference.run
+        self._reference = Path(inspect.getfile(kernel.reference)).read_bytes()
         self.kernel = kernel
         self.name, self.op = kernel.name, kernel.op
         self.mutated = kernel.mutated
-        call = importlib.import_module(f"{package}._op").inference_op
-        self.call: torch._ops.OpOverload = getattr(call, "_opoverload", call)  # of an op in place it is a CustomOpDef
-        self.devices: tuple[str, ...] = self._spec.DEVICES
-        self.names = [each["name"] for each in self._spec.PARAMETERS if each["rank"] is not None]
-        shapes = [each["shape"] for each in self._spec.PARAMETERS if each["rank"] is not None]
-        super().__init__(shapes, self._spec.VARIABLE_AXES)
-        self._numbers = len(self._spec.PARAMETERS) - len(shapes)
+        self.devices: tuple[str, ...] = spec.DEVICES
+        self.names = [each["name"] for each in spec.PARAMETERS if each["rank"] is not None]
+        shapes = [each["shape"] for each in spec.PARAMETERS if each["rank"] is not None]
+        super().__init__(shapes, spec.VARIABLE_AXES)
+        self._numbers = len(spec.PARAMETERS) - len(shapes)
         self._patterns: dict[str, Kept] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
+    @property
+    def call(self) -> torch._ops.OpOverload:
+        """The call that takes a place in a graph."""
+        return self.kernel.call
+
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
         """Return the axes of a call with flat tensors, or what does not fit."""
-        found: dict[str, int] | str = self._spec.bind_axes(*self.kernel.arguments(tensors))
+        found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors))
         return found
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
@@ -120,5 +121,5 @@ class Served(Rows):
         def reference(*given: torch.Tensor) -> Any:
             return self._run(*self.kernel.arguments(given, marks))
 
-        with inductor.unheard():
+        with inductor.unheard(), inductor.phase("references"):
             return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)

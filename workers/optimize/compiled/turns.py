@@ -18,11 +18,17 @@ TIME_S = 6.0
 FEWEST_ROUNDS, MOST_ROUNDS = 11, 61
 
 
-def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.device, time_s: float = TIME_S) -> Samples:
+def time_in_turns(
+    variants: Mapping[str, Callable[[], Any]],
+    device: torch.device,
+    time_s: float = TIME_S,
+    clear: Callable[[Samples], bool] | None = None,
+) -> Samples:
     """Measure the variants in rounds, in a new random order each round.
 
     Returns medians of blocks of calls in microseconds, by variant. A variant's value is called with nothing and readies
-    its calls: it returns the call that is timed.
+    its calls: it returns the call that is timed. clear: is asked once, after the fewest rounds, whether they will do:
+    an interval that is looked at again and again until it says something says too much.
     """
     rng = random.Random()  # noqa: S311 - the order of measurements
     longest = max(_once(_warmed(ready()), device) for ready in variants.values())
@@ -32,8 +38,19 @@ def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.devic
         call = _warmed(variants[name]())
         return statistics.median(_once(call, device) for _ in range(calls))
 
-    plan = Plan(FEWEST_ROUNDS, MOST_ROUNDS, time_s, 1, 0.0, 0.0)
-    return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
+    def rounds(fewest: int, most: int, seconds: float) -> Samples:
+        plan = Plan(fewest, most, seconds, 1, 0.0, 0.0)
+        return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
+
+    if clear is None:
+        return rounds(FEWEST_ROUNDS, MOST_ROUNDS, time_s)
+    begun = time.monotonic()
+    first = rounds(FEWEST_ROUNDS, FEWEST_ROUNDS, time_s)
+    left = time_s - (time.monotonic() - begun)
+    if left <= 0 or clear(first):
+        return first
+    more = rounds(1, MOST_ROUNDS - FEWEST_ROUNDS, left)
+    return {name: first[name] + more[name] for name in first}
 
 
 def time_each(call: Callable[[], Any], device: torch.device, ready: Callable[[], None], time_s: float) -> float:

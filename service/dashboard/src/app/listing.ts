@@ -43,8 +43,7 @@ export function useListing() {
     set,
     /** Filters and sort as one address holds them, from the first page. */
     replaceAll: (next: URLSearchParams) => setParams(next, { preventScrollReset: true }),
-    setSort: (sort: Sort) =>
-      set({ sort: sort.key, order: sort.descending ? null : "asc" }, { replace: true }),
+    setSort: (sort: Sort) => set({ sort: sort.key, order: sort.descending ? null : "asc" }),
     after,
     /** The page's number, where this tab came by the pages before it. */
     page: after === null ? 1 : trail.length > 0 ? trail.length + 1 : null,

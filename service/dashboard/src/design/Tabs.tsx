@@ -47,7 +47,7 @@ export function Tabs<Key extends string>({ label, tabs, selected, onSelect, chil
               aria-controls={active ? `${id}-panel` : undefined}
               tabIndex={active ? 0 : -1}
               className={styles.tab}
-              onClick={() => onSelect(tab.key)}
+              onClick={() => active || onSelect(tab.key)}
               onKeyDown={onKeyDown}
             >
               {tab.label}

@@ -115,7 +115,7 @@ export default function AskList({ searchId }: { searchId?: string }) {
           options={STATES}
           names={STATE_NAMES}
           value={state === "open" ? null : state}
-          onChange={(value) => set({ state: value }, { replace: true })}
+          onChange={(value) => set({ state: value })}
         />
         {!searchId && (
           <Choice

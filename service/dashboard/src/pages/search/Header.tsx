@@ -3,6 +3,7 @@ import { ProblemError } from "../../api/problem";
 import type { SearchDocument } from "../../api/queries";
 import { Tags } from "../../app/Tags";
 import { ButtonLink, Card, EmptyState, ErrorNotice, format, StateBadge, Time, Untrusted } from "../../design";
+import { ENDED } from "./ended";
 import { allowances } from "./limits";
 import { Meters } from "./Meters";
 import styles from "./Search.module.css";
@@ -71,11 +72,12 @@ function About({ search }: { search: SearchDocument }) {
 
 function Best({ search }: { search: SearchDocument }) {
   const { best } = search;
+  const word = ENDED.has(search.state) ? "best" : "best so far";
   if (!best || best.score === null) {
     return (
       <div className={styles.best}>
         <p className={styles.bestScore}>
-          {format.NONE} <span className={styles.bestLabel}>best so far</span>
+          {format.NONE} <span className={styles.bestLabel}>{word}</span>
         </p>
         <p className={styles.note}>
           {search.baselines.length
@@ -89,7 +91,7 @@ function Best({ search }: { search: SearchDocument }) {
     <div className={styles.best}>
       <p className={styles.bestScore}>
         {format.ratio(best.score)} <span className={styles.interval}>{interval(best.ci95)}</span>{" "}
-        <span className={styles.bestLabel}>best so far, over the fastest baseline</span>{" "}
+        <span className={styles.bestLabel}>{word}, over the fastest baseline</span>{" "}
         <StateBadge state={best.verified ? "verified" : "screened"} />
       </p>
       <p>

@@ -46,17 +46,17 @@ export function useView() {
     view: params.get("view"),
     verdict: params.get("verdict"),
     against: params.get("against"),
-    /** Sets parameters of the address; null removes one. */
+    /** Sets parameters of the address; null removes one. What is typed replaces the address, a choice is a step back. */
     set,
-    setTab: useCallback((key: TabKey) => set({ tab: key }, true), [set]),
+    setTab: useCallback((key: TabKey) => set({ tab: key }), [set]),
     /** Opens a node, or closes it with null. */
     setNode: useCallback(
       (id: string | null) => set({ node: id, ...OF_ONE_NODE, ...(id === null && { view: null }) }),
       [set],
     ),
-    setView: useCallback((view: string) => set({ view }, true), [set]),
+    setView: useCallback((view: string) => set({ view }), [set]),
     /** Shows another verdict in a view; null is the one that the node stands by. */
-    setVerdict: useCallback((verdict: string | null, view: string) => set({ verdict, view }, true), [set]),
-    setAgainst: useCallback((against: string) => set({ against }, true), [set]),
+    setVerdict: useCallback((verdict: string | null, view: string) => set({ verdict, view }), [set]),
+    setAgainst: useCallback((against: string) => set({ against }), [set]),
   };
 }

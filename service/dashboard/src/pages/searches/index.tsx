@@ -75,12 +75,7 @@ function SearchFilters({ listing }: { listing: Listing }) {
   const onText = useCallback((text: string) => set({ text }, { replace: true }), [set]);
   return (
     <Filters>
-      <Chips
-        label="States"
-        options={STATES}
-        chosen={statesOf(params)}
-        onChange={(state) => set({ state }, { replace: true })}
-      />
+      <Chips label="States" options={STATES} chosen={statesOf(params)} onChange={(state) => set({ state })} />
       <OpAndTarget listing={listing} />
       <TagFilter listing={listing} />
       <Choice

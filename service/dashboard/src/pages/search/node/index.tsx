@@ -1,6 +1,6 @@
 import { useId } from "react";
 import { type ReportDocument, useReport } from "../../../api/node";
-import { type NodeDocument, useNode } from "../../../api/queries";
+import { type NodeDocument, useNode, useSearch } from "../../../api/queries";
 import { Loading } from "../../../app/Page";
 import {
   Badge,
@@ -14,8 +14,10 @@ import {
   toneOf,
   Untrusted,
 } from "../../../design";
+import { ENDED } from "../ended";
 import { Choice } from "../progress/Choice";
 import { isSlower } from "../tree/kinds";
+import { NOT_TRIED } from "../tree/rows";
 import { useView } from "../view";
 import { Actions } from "./Actions";
 import { CodeView } from "./CodeView";
@@ -150,11 +152,18 @@ function OfVerdict({ view, report }: { view: string; report: ReportDocument }) {
   }
 }
 
+/** Whether the node's search has ended, as far as that is read. */
+function useEnded(node: NodeDocument): boolean {
+  const search = useSearch(node.search_id);
+  return search.data !== undefined && ENDED.has(search.data.state);
+}
+
 function NotJudged({ node }: { node: NodeDocument }) {
+  const ended = useEnded(node);
   return (
-    <EmptyState title="Not judged yet">
-      {node.state === "closed"
-        ? "The node was closed before the judge saw it."
+    <EmptyState title={ended ? "Not judged" : "Not judged yet"}>
+      {node.state === "closed" || ended
+        ? `The ${node.state === "closed" ? "node was closed" : "search ended"} before the judge saw it.`
         : "The judge's verdict appears here as soon as there is one."}
     </EmptyState>
   );
@@ -162,7 +171,9 @@ function NotJudged({ node }: { node: NodeDocument }) {
 
 /** What happened, before everything else. */
 function Outcome({ node, report }: { node: NodeDocument; report: ReportDocument | null }) {
-  const state = isDuplicate(node) ? "duplicate" : (node.verdict ?? node.state);
+  const ended = useEnded(node);
+  const untried = ended && node.state === "planned" ? NOT_TRIED : node.state;
+  const state = isDuplicate(node) ? "duplicate" : (node.verdict ?? untried);
   return (
     <div className={styles.outcome} data-tone={isSlower(node) ? "warn" : toneOf(state)}>
       <div className={styles.row}>
@@ -185,7 +196,7 @@ function Outcome({ node, report }: { node: NodeDocument; report: ReportDocument 
         </span>
       </div>
       <p className={styles.sentence}>
-        <Untrusted text={sentence(node, report)} />
+        <Untrusted text={sentence(node, report, ended)} />
       </p>
     </div>
   );

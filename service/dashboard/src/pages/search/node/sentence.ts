@@ -21,7 +21,11 @@ type Told = Pick<
 >;
 
 /** What is said of the node as it stands; `report` is the verdict that it stands by, once it is read. */
-export function sentence(node: Told, report: Pick<ReportDocument, "failure" | "workloads"> | null): string {
+export function sentence(
+  node: Told,
+  report: Pick<ReportDocument, "failure" | "workloads"> | null,
+  ended = false,
+): string {
   if (node.seq === 0) return root(node);
   if (node.state === "closed") return closed(node);
   switch (node.verdict) {
@@ -34,7 +38,7 @@ export function sentence(node: Told, report: Pick<ReportDocument, "failure" | "w
     case "ambiguous":
       return `Ambiguous${at(node.gate)}: this host could not tell. ${full(why(node, report))}`;
     default:
-      return underWay(node);
+      return ended && node.state === "planned" ? "Not tried: the search ended before." : underWay(node);
   }
 }
 

@@ -9,7 +9,7 @@ interface FilterBarProps {
   tree: SearchTree;
   shown: Shown;
   filters: TreeFilters;
-  set: (changes: Record<string, string | null>) => void;
+  set: (changes: Record<string, string | null>, replace?: boolean) => void;
 }
 
 const asOptions = (names: readonly string[]) => new Map(names.map((name) => [name, format.words(name)]));
@@ -54,7 +54,7 @@ export function FilterBar({ tree, shown, filters, set }: FilterBarProps) {
           step={0.1}
           placeholder="1.0"
           value={filters.fasterThan ?? ""}
-          onChange={(event) => set({ faster: event.currentTarget.value || null })}
+          onChange={(event) => set({ faster: event.currentTarget.value || null }, true)}
         />
         <span aria-hidden="true">x</span>
       </span>

@@ -34,7 +34,7 @@ function Filtered({ searchId, tree }: { searchId: string; tree: SearchTree }) {
   const shown = useMemo(() => shownOf(tree, filters), [tree, filters]);
   return (
     <div className={styles.tab}>
-      <FilterBar tree={tree} shown={shown} filters={filters} set={(changes) => set(changes, true)} />
+      <FilterBar tree={tree} shown={shown} filters={filters} set={set} />
       <TreeView searchId={searchId} tree={shown.tree} selected={nodeId} onOpen={setNode} />
     </div>
   );

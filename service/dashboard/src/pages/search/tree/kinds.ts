@@ -1,7 +1,7 @@
 /** How a node stands, as the tree shows it: one kind, with its colour, its shape and its word. */
 
 import { type Tone, toneOf } from "../../../design";
-import type { TreeRow } from "./rows";
+import { NOT_TRIED, type TreeRow } from "./rows";
 
 export type Kind =
   | "reference"
@@ -54,7 +54,7 @@ export function kindOf(row: TreeRow): Kind {
   const verdict = row.verdict ? VERDICTS[row.verdict] : undefined;
   if (verdict) return verdict;
   if (row.duplicate_of !== null) return "duplicate";
-  return row.state === "closed" ? "closed" : "waiting";
+  return row.state === "closed" || row.state === NOT_TRIED ? "closed" : "waiting";
 }
 
 /** From here on a ratio is written as 1.00x: what is a tie to the eye is none that is slower. */

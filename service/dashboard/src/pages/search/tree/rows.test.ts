@@ -1,6 +1,7 @@
 import { expect, it, vi } from "vitest";
 import { EMPTY_TREE, fold, readTree } from "./rows";
 import { page, row, small, treeFrom } from "./testing";
+import { summary } from "./words";
 
 it("builds children by rising seq, whatever the order of the rows", () => {
   const tree = treeFrom([row(3, 0), row(1, 0), row(0, null), row(2, 1)]);
@@ -80,6 +81,20 @@ it("gives every row all fields in one order, whatever the document left out", ()
   ];
   const shapes = [...fold(EMPTY_TREE, page(rows)).rows.values()].map((one) => Object.keys(one).join());
   expect(new Set(shapes).size).toBe(1);
+});
+
+it("says of what was planned that it was not tried once the search has ended, and again once it goes on", () => {
+  const planned = row(1, 0, { state: "planned", verdict: null });
+  const running = fold(EMPTY_TREE, { ...page([row(0, null), planned]), state: "running" });
+  expect(running.rows.get("n1")?.state).toBe("planned");
+  const ended = fold(running, { ...page([]), state: "finished" });
+  expect([ended.rows.get("n1")?.state, ended.rows.get("n0")?.state]).toEqual([
+    "not_tried",
+    row(0, null).state,
+  ]);
+  expect(summary(ended)).toContain("1 not tried");
+  expect(fold(ended, { ...page([planned]), state: "finished" }).rows).toBe(ended.rows);
+  expect(fold(ended, { ...page([]), state: "running" }).rows.get("n1")?.state).toBe("planned");
 });
 
 it("has no root before the first row", () => {

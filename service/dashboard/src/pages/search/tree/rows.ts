@@ -3,6 +3,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { answer, api, type Schemas } from "../../../api/client";
 import { keys } from "../../../api/queries";
+import { ENDED } from "../ended";
 
 export type RowDocument = Schemas["TreeRow"];
 
@@ -30,6 +31,15 @@ export function rowOf(document: RowDocument): TreeRow {
     limit_fraction: document.limit_fraction ?? null,
     updated_at: document.updated_at,
   };
+}
+
+/** The state of a node that a search planned and ended before it was tried. */
+export const NOT_TRIED = "not_tried";
+
+/** A row as it stands in a search that has ended, or goes on again. */
+function settled(row: TreeRow, ended: boolean): TreeRow {
+  const [before, after] = ended ? ["planned", NOT_TRIED] : [NOT_TRIED, "planned"];
+  return row.state === before && row.seq > 0 ? { ...row, state: after } : row;
 }
 
 export type TreePage = Pick<
@@ -64,7 +74,10 @@ export const EMPTY_TREE: SearchTree = {
  * out can tell; the tree itself stays the same object where nothing that is shown changed.
  */
 export function fold(tree: SearchTree, page: TreePage): SearchTree {
-  const changed = page.rows.map(rowOf).filter((row) => !same(tree.rows.get(row.id), row));
+  const ended = ENDED.has(page.state);
+  const turned = ended !== ENDED.has(tree.state) ? [...tree.rows.values()] : [];
+  const given = new Map([...turned, ...page.rows.map(rowOf)].map((row) => [row.id, settled(row, ended)]));
+  const changed = [...given.values()].filter((row) => !same(tree.rows.get(row.id), row));
   const samePath =
     page.best_path.length === tree.bestPath.length &&
     page.best_path.every((id, at) => id === tree.bestPath[at]);

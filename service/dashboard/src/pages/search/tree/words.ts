@@ -2,7 +2,7 @@
 
 import { format } from "../../../design";
 import { isBusy, isSlower, kindOf, LOOKS } from "./kinds";
-import type { SearchTree, TreeRow } from "./rows";
+import { NOT_TRIED, type SearchTree, type TreeRow } from "./rows";
 
 export function titleOf(row: TreeRow): string {
   return row.title || (row.seq === 0 ? "Reference" : `Idea #${row.seq}`);
@@ -13,6 +13,7 @@ export function standing(row: TreeRow): string {
   const kind = kindOf(row);
   if (kind === "running" || kind === "waiting") return format.words(row.state);
   const word = LOOKS[kind].word;
+  if (row.state === NOT_TRIED) return "not tried";
   if (isBusy(row)) return `${word}, verifying`;
   if (kind === "verified" || kind === "screened") return `${word}, ${kind}${isSlower(row) ? ", slower" : ""}`;
   if (kind === "duplicate") return `duplicate of #${row.duplicate_of}`;
@@ -52,7 +53,7 @@ export function summary(tree: SearchTree): string {
   const counts = new Map<string, number>();
   for (const row of tree.rows.values()) {
     if (row.seq === 0) continue;
-    const word = LOOKS[kindOf(row)].word;
+    const word = row.state === NOT_TRIED ? "not tried" : LOOKS[kindOf(row)].word;
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
   const total = Math.max(0, tree.rows.size - (tree.rootId ? 1 : 0));

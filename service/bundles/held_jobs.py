@@ -1,26 +1,40 @@
-"""Queries for jobs that the hosts of bundles could not judge: held steps that have an error."""
+"""Queries for the jobs that bundles hold; a held step with an error is one that the host could not judge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow
 from warpsmith.service.documents.bundles import UnjudgedJob
-from warpsmith.workers.steps.bundling import unjudged
+from warpsmith.workers.steps.bundling import owner_of, unjudged
 
 
-def count_unjudged(session: Session, bundle_ids: Sequence[str]) -> dict[str, int]:
-    """Count the unjudged jobs of each bundle; leaves out bundles without any."""
+@dataclass(frozen=True)
+class HeldJobs:
+    """Of a bundle's jobs, those whose step it still holds, and how many of these its host could not judge."""
+
+    out: int
+    unjudged: int
+
+
+def count_held_jobs(session: Session, bundle_ids: Sequence[str]) -> dict[str, HeldJobs]:
+    """Count the jobs that each bundle holds: neither merged, nor taken back by a ban, nor of a search that ended.
+
+    Leaves out bundles that hold nothing.
+    """
+    owners = [owner_of(bundle_id) for bundle_id in bundle_ids]
     query = (
-        select(BundleJobRow.bundle_id, func.count())
+        select(BundleJobRow.bundle_id, func.count(), func.count(AttemptRow.error))
         .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
-        .where(BundleJobRow.bundle_id.in_(bundle_ids), BundleJobRow.screening.is_(None), unjudged(bundle_ids))
+        .where(BundleJobRow.bundle_id.in_(bundle_ids), BundleJobRow.screening.is_(None))
+        .where(BundleJobRow.merged_at.is_(None), AttemptRow.state == "running", AttemptRow.owner.in_(owners))
         .group_by(BundleJobRow.bundle_id)
     )
-    return dict(session.execute(query).tuples().all())
+    return {bundle_id: HeldJobs(out, unjudged) for bundle_id, out, unjudged in session.execute(query)}
 
 
 def list_unjudged_jobs(session: Session, bundle_id: str) -> list[UnjudgedJob]:

@@ -1,0 +1,163 @@
+"""Measure how long a model takes to its first call: `python -m benchmarks.models --compile`.
+
+Each variant is compiled in a process of its own with empty caches of its own (Inductor's, Triton's and Warpsmith's),
+then in a second process that has the caches of the first. Seconds to the first call are by the clock, from before
+`torch.compile` or `warpsmith.optimize` is called, `torch` and `transformers` imported and the model built, until the
+results of the first call are there; to the third call, which replays the CUDA graph that the second records. The first
+process goes on until it is told whether kernels gain, as whoever serves a model would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import models
+from benchmarks.showcase import ROOT, columns
+from warpsmith.workers.optimize.compiled.handle import Optimized
+
+CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "WARPSMITH_KERNEL_CACHE": "own/kernels"}
+"""Variables that name caches, by their directory in that of a variant."""
+LIMIT_S = 600.0
+"""Of one process."""
+TOLD_S = 0.5
+"""Seconds of a phase that is told, at least."""
+BURSTS = 5
+"""Of which the fastest tells what a call takes: a sanity check, and no measurement."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a process compiled a variant.
+
+    caches: "empty" or "warm"; first_s, third_s: seconds to the results of that call; ms: of a later call; phases:
+    seconds by what PyTorch and Warpsmith call a phase of compiling, one within another.
+    """
+
+    case: str
+    variant: str
+    caches: str
+    first_s: float
+    third_s: float
+    ms: float
+    phases: dict[str, float]
+    report: list[str]
+
+
+class ChildFailed(RuntimeError):  # noqa: N818 - named for what happened
+    """A process that compiles a variant ended without its figures."""
+
+
+def measure(case: models.Case, variants: Sequence[str], kernels: Sequence[str] | None) -> Iterator[Start]:
+    """Yield how each variant of a case starts, with empty and with warm caches. Raises ChildFailed."""
+    for variant in variants:
+        with tempfile.TemporaryDirectory(prefix="warpsmith-compile-") as directory:
+            for caches in ("empty", "warm"):
+                yield _started(case, variant, caches, kernels, Path(directory))
+
+
+def _started(case: models.Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path) -> Start:
+    command = [sys.executable, "-m", "benchmarks.model_compile", "--case", case.name, "--variant", variant]
+    command += [part for each in kernels or () for part in ("--kernels", each)]
+    own = {name: str(directory / place) for name, place in CACHES.items()}
+    try:
+        ran = subprocess.run(
+            command, env=os.environ | own, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ChildFailed(f"{case.name}: {variant}: found no end after {LIMIT_S:.0f} s") from None
+    if ran.returncode:
+        raise ChildFailed(f"{case.name}: {variant}: exit status {ran.returncode}\n{ran.stderr[-4000:]}")
+    return Start(case.name, variant, caches, **json.loads(ran.stdout.splitlines()[-1]))
+
+
+def run(cases: Sequence[models.Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
+    """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
+    starts: list[Start] = []
+    for case in cases:
+        found: list[Start] = []
+        try:
+            for each in measure(case, variants, kernels):
+                found.append(each)
+                print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
+                if file is not None:
+                    file.write_text(json.dumps([asdict(one) for one in [*starts, *found]], indent=1))
+        except ChildFailed as error:
+            print(error, file=sys.stderr)
+            return 1
+        starts += found
+        print(f"\n{case.name}\n{columns(table(found, variants[0]))}", flush=True)
+        for each in found:
+            print("\n".join([told(each), *(f"  {line}" for line in each.report)]), flush=True)
+    return 0
+
+
+def table(starts: Sequence[Start], beside: str) -> list[list[str]]:
+    """Lay out how the variants of a case start, with ratios to the variant `beside`."""
+    rows = [["variant", "caches", "first call", f"of {beside}", "third call", f"of {beside}", "a call"]]
+    own = {start.caches: start for start in starts if start.variant == beside}
+    for start in starts:
+        base = own[start.caches]
+        times = [f"{start.first_s:.1f} s", f"{start.first_s / base.first_s:.2f}x"]
+        times += [f"{start.third_s:.1f} s", f"{start.third_s / base.third_s:.2f}x", f"{start.ms:.3f} ms"]
+        rows.append([start.variant, start.caches, *times])
+    return rows
+
+
+def told(start: Start) -> str:
+    """Say where a start's seconds went; phases lie within one another."""
+    longest = sorted(start.phases.items(), key=lambda each: -each[1])
+    parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in longest if seconds >= TOLD_S)
+    return f"{start.variant}, caches {start.caches}: first call {start.first_s:.1f} s; {parts or 'no phase is long'}"
+
+
+def start(case: models.Case, variant: str, kernels: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
+    """Compile a variant in this process and return what a Start has beside its names."""
+    from torch._dynamo.utils import compilation_time_metrics  # noqa: PLC0415 - private: here alone
+
+    session = models.Session(case, device)
+    cache = session.fresh(session.model)
+    models.wait(device)
+    begun = time.perf_counter()
+    call = models.variant(session.model, variant, kernels)
+    session.call(call, cache)
+    models.wait(device)
+    first_s = time.perf_counter() - begun
+    for _ in range(2):
+        session.call(call, cache)
+    models.wait(device)
+    third_s = time.perf_counter() - begun
+    phases = {name: sum(seconds) for name, seconds in compilation_time_metrics.items()}
+    session.settle(call, cache)
+    ms = min(session.burst_ms(call, cache) for _ in range(BURSTS))
+    report = call.report().splitlines() if isinstance(call, Optimized) else []
+    return {"first_s": first_s, "third_s": third_s, "ms": ms, "phases": phases, "report": report}
+
+
+def main() -> None:
+    """Compile one variant, and print what is told of it as a line of JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.model_compile", description=__doc__)
+    parser.add_argument("--case", required=True, choices=[case.name for case in models.CASES])
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--kernels", action="append")
+    arguments = parser.parse_args()
+    case = next(case for case in models.CASES if case.name == arguments.case)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with torch.no_grad():
+        found = start(case, arguments.variant, arguments.kernels, device)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""How `run` of a spec that was a task holds the data and the result: read from what `inputs.run` wrote."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+KERNEL = "_ref_kernel"
+"""The task's own function, as a spec's source calls it."""
+
+
+class Exchange(NamedTuple):
+    """`data`: what the task's function is given, of the op's inputs. `returned`: what is taken, of `found`."""
+
+    data: ast.expr
+    returned: ast.expr
+
+
+def exchange_of(reference: str) -> Exchange | None:
+    """Return the exchange in a spec's reference; None where its `run` is another than an import writes."""
+    try:
+        functions = [node for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    match next((node.body for node in reversed(functions) if node.name == "run"), []):
+        case [first, ast.Return(value=ast.expr() as returned)]:
+            # Of a task that puts tensors on a GPU: with one, it is called as it stands.
+            called = first.body[0] if isinstance(first, ast.If) and len(first.body) == 1 else first
+            match called:
+                case ast.Assign(value=ast.Call(func=ast.Name(id=name), args=[data])) if name == KERNEL:
+                    return Exchange(data, returned)
+    return None

@@ -1,0 +1,126 @@
+"""A request that comes while the server's loop is busy is answered, although its connection's time was up meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import h11
+import httpx
+import pytest
+import uvicorn
+from starlette.responses import PlainTextResponse
+from uvicorn.server import ServerState
+
+from warpsmith.service.local.connections import ConnectionLimits, make_protocol
+from warpsmith.service.settings import ServiceSettings
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+LIMIT_S = 60
+NGINX_KEEPS_S = 60
+"""Of a connection to its upstream, unless `keepalive_timeout` says otherwise there."""
+
+
+class Late:
+    """Connections served in the loop of the test, whose clock can be moved on."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.skipped = 0.0
+        clock = self.loop.time
+        self.loop.time = lambda: clock() + self.skipped  # type: ignore[method-assign]
+        self.config = uvicorn.Config(
+            PlainTextResponse("answer"),
+            http=make_protocol(ConnectionLimits(head_s=LIMIT_S)),
+            timeout_keep_alive=LIMIT_S,
+            lifespan="off",
+            log_config=None,
+        )
+        self.config.load()
+        self.made: list[Any] = []
+
+    def make_protocol(self) -> Any:
+        """Make the protocol of a connection."""
+        protocol: Any = self.config.http_protocol_class
+        self.made.append(protocol(config=self.config, server_state=ServerState(), app_state={}))
+        return self.made[-1]
+
+    async def find_timer(self, name: str) -> asyncio.TimerHandle:
+        """The timer of this name of the one connection, once it is set."""
+        while not self.made or getattr(self.made[0], name, None) is None:
+            await asyncio.sleep(0)
+        found: asyncio.TimerHandle = getattr(self.made[0], name)
+        return found
+
+    async def ask_late(self, client: socket.socket, due: asyncio.TimerHandle) -> None:
+        """Send a request in the pass of the loop that runs `due`, before it and after the look at the sockets."""
+        bell, rung = socket.socketpair()
+        asked = asyncio.Event()
+
+        def ask() -> None:
+            self.loop.remove_reader(rung)
+            client.sendall(REQUEST)
+            asked.set()
+
+        def skip() -> None:
+            self.skipped += due.when() - self.loop.time() + 1.0
+            bell.send(b"!")
+
+        with bell, rung:
+            self.loop.add_reader(rung, ask)
+            self.loop.call_soon(skip)
+            await asked.wait()
+
+
+async def read_answer(loop: asyncio.AbstractEventLoop, client: socket.socket) -> bytes:
+    """The body of the next answer; raises where the server closes or resets the connection before."""
+    parser, body = h11.Connection(h11.CLIENT), b""
+    parser.send(h11.Request(method="GET", target="/", headers=[("Host", "127.0.0.1")]))
+    parser.send(h11.EndOfMessage())
+    while not isinstance(event := parser.next_event(), h11.EndOfMessage):
+        if event is h11.NEED_DATA:
+            parser.receive_data(await loop.sock_recv(client, 4096))
+        elif isinstance(event, h11.Data):
+            body += event.data
+    return body
+
+
+@pytest.mark.parametrize("timer", ["timeout_keep_alive_task", "_head_timer"])
+def test_a_request_that_came_meanwhile_is_answered(timer: str) -> None:
+    async def serve() -> bytes:
+        late = Late()
+        async with await late.loop.create_server(late.make_protocol, "127.0.0.1", 0) as server:
+            with socket.socket() as client:
+                client.setblocking(False)
+                await late.loop.sock_connect(client, server.sockets[0].getsockname())
+                if timer == "timeout_keep_alive_task":  # it runs between two requests
+                    client.sendall(REQUEST)
+                    assert await read_answer(late.loop, client) == b"answer"
+                await late.ask_late(client, await late.find_timer(timer))
+                return await read_answer(late.loop, client)
+
+    assert asyncio.run(serve()) == b"answer"
+
+
+@pytest.mark.parametrize("timer", ["timeout_keep_alive_task", "_head_timer"])
+def test_a_connection_without_a_request_is_closed(timer: str) -> None:
+    async def serve() -> bytes:
+        late = Late()
+        async with await late.loop.create_server(late.make_protocol, "127.0.0.1", 0) as server:
+            with socket.socket() as client:
+                client.setblocking(False)
+                await late.loop.sock_connect(client, server.sockets[0].getsockname())
+                if timer == "timeout_keep_alive_task":
+                    client.sendall(REQUEST)
+                    assert await read_answer(late.loop, client) == b"answer"
+                due = await late.find_timer(timer)
+                late.skipped += due.when() - late.loop.time() + 1.0
+                return await late.loop.sock_recv(client, 1)
+
+    assert asyncio.run(serve()) == b""
+
+
+def test_the_server_keeps_a_connection_longer_than_its_clients() -> None:
+    """Whoever waits longer meets a connection that the other closes at that moment; a client can send again."""
+    assert ServiceSettings().keep_alive_s > max(NGINX_KEEPS_S, httpx.Limits().keepalive_expiry or 0.0)

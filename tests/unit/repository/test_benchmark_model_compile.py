@@ -1,0 +1,63 @@
+"""Seconds to a model's first call, and where its time goes on a GPU: what is told of them, and one real run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import model_compile, model_where, models
+from benchmarks.model_compile import ChildFailed, Start
+from benchmarks.model_where import CALLS, Span
+
+SAMPLE = next(case for case in models.CASES if case.kind == "recommender")
+
+
+def start(variant: str, caches: str, first_s: float) -> Start:
+    return Start("a model", variant, caches, first_s, 2 * first_s, 0.5, {"long": 3.0, "longer": 4.0, "short": 0.1}, [])
+
+
+def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
+    starts = [start("own", "empty", 10.0), start("own", "warm", 2.0)]
+    starts += [start("other", "empty", 12.0), start("other", "warm", 3.0)]
+    head, *rows = model_compile.table(starts, "own")
+    assert head[2:4] == ["first call", "of own"]
+    assert [row[2:6] for row in rows] == [
+        ["10.0 s", "1.00x", "20.0 s", "1.00x"],
+        ["2.0 s", "1.00x", "4.0 s", "1.00x"],
+        ["12.0 s", "1.20x", "24.0 s", "1.20x"],
+        ["3.0 s", "1.50x", "6.0 s", "1.50x"],
+    ]
+    assert model_compile.told(starts[0]) == "own, caches empty: first call 10.0 s; longer 4.0, long 3.0"
+
+
+def test_time_of_two_kernels_at_once_counts_once() -> None:
+    kernels = [("a", 200.0, 100.0), ("a", 0.0, 100.0), ("b", 60.0, 100.0)]
+    events = [{"cat": "kernel", "name": name, "ts": begun, "dur": took} for name, begun, took in kernels]
+    spans = model_where.read({"traceEvents": [{"cat": "cpu_op", "name": "c", "ts": 0, "dur": 9}, {"ph": "M"}, *events]})
+    assert spans == [Span("a", 0.0, 100.0), Span("b", 60.0, 160.0), Span("a", 200.0, 300.0)]
+    head, *rows = model_where.told(spans)
+    assert (
+        head == f"{300 / CALLS:.0f} us a call: {260 / CALLS:.0f} of work in 0 launches, {40 / CALLS:.0f} between them"
+    )
+    assert [row.split() for row in rows] == [
+        ["20.0", "us,", "0", "times:", "a"],
+        ["6.0", "us,", "0", "times:", "b"],
+    ]
+    assert model_where.told([]) == ["nothing ran on a GPU"]
+
+
+@pytest.mark.nightly
+def test_a_process_that_fails_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ChildFailed, match=r"sample recommender: no mode: exit status 1\n[\s\S]*Unrecognized mode"):
+        next(model_compile.measure(SAMPLE, ["no mode"], None))
+
+
+@pytest.mark.nightly
+def test_a_second_process_has_the_caches_of_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "starts.json"
+    assert model_compile.run([SAMPLE], ["reduce-overhead", "warpsmith, reduce-overhead"], None, file) == 0
+    out = capsys.readouterr().out
+    assert out.count("warpsmith, reduce-overhead") >= 2
+    assert file.exists()
+    assert "graph 1:" in out
