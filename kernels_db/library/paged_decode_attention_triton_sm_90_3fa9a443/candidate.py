@@ -1,7 +1,7 @@
 """Paged decode attention: one wave of long spans, two blocks a multiprocessor; pages read in place through the table, then joined.
 
 Positions beyond the length are read as well and weigh nothing: what is no number there reaches the result as in PyTorch,
-where zero times infinity is NaN."""
+where zero times infinity is NaN. Each kernel may be launched while the one before it ends, and waits for it on the device."""
 
 import torch
 import triton
@@ -11,12 +11,20 @@ BLOCK = 64  # positions that are looked at in one go: four pages
 
 
 @triton.jit
+def begin():
+    # the kernel behind this one may be launched, and what the one before it wrote is there
+    tl.inline_asm_elementwise("griddepcontrol.launch_dependents; griddepcontrol.wait; mov.b32 $0, 0;", "=r", [],
+                              dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
 def part(query, keys, values, table, lengths, sums, most, weight, pages, span, parts, scale,
          KV: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)  # of batch and head of keys
     piece = tl.program_id(1)
     batch = row // KV
     kv = row % KV
+    begin()
     length = tl.load(lengths + batch)
     g = tl.arange(0, ROWS)
     d = tl.arange(0, D)
@@ -54,24 +62,21 @@ def part(query, keys, values, table, lengths, sums, most, weight, pages, span, p
 
 @triton.jit
 def join(sums, most, weight, out, parts, G: tl.constexpr, P: tl.constexpr, D: tl.constexpr):
+    begin()
     head = tl.program_id(0).to(tl.int64)  # of batch and head of queries
     row = head // G
     g = head % G
     d = tl.arange(0, D)
     everything = tl.arange(0, P)
-    m = tl.load(most + (row * parts + everything) * G + g, mask=everything < parts, other=-float("inf"))
+    at = (row * parts + everything) * G + g
+    here = everything < parts
+    m = tl.load(most + at, mask=here, other=-float("inf"))
+    w = tl.load(weight + at, mask=here, other=0.0)
+    a = tl.load(sums + at[:, None] * D + d[None, :], mask=here[:, None], other=0.0)
     top = tl.max(m, 0)
-    top = tl.where(top == -float("inf"), 0.0, top)
-    share = tl.exp2(m - top)
-    w = tl.load(weight + (row * parts + everything) * G + g, mask=everything < parts, other=0.0)
+    share = tl.exp2(m - tl.where(top == -float("inf"), 0.0, top))
     total = tl.sum(share * w, 0)
-    y = tl.zeros((D,), tl.float32)
-    for first in range(0, parts, 32):
-        p = first + tl.arange(0, 32)
-        at = (row * parts + p) * G + g
-        one = tl.exp2(tl.load(most + at, mask=p < parts, other=-float("inf")) - top)
-        a = tl.load(sums + at[:, None] * D + d[None, :], mask=(p < parts)[:, None], other=0.0)
-        y += tl.sum(a * one[:, None], 0)
+    y = tl.sum(a * share[:, None], 0)
     y = tl.where(total == 0.0, y, y / total)  # no weight anywhere: zeros, as PyTorch's safe softmax has it
     tl.store(out + head * D + d, y.to(tl.bfloat16))
 
@@ -92,5 +97,6 @@ def run(query, keys, values, table, lengths, out):
     weight = torch.empty((rows * parts * group,), dtype=torch.float32, device=out.device)
     scale = 1.4426950408889634 / head**0.5
     part[(rows, parts)](query, keys, values, table, lengths, sums, most, weight, pages, span, parts, scale,
-                        KV=kv_heads, G=group, ROWS=16, D=head, PAGE=page, BLOCK=BLOCK, num_warps=4, num_stages=4)
-    join[(batch * heads,)](sums, most, weight, out, parts, G=group, P=triton.next_power_of_2(parts), D=head, num_warps=4)
+                        KV=kv_heads, G=group, ROWS=16, D=head, PAGE=page, BLOCK=BLOCK, num_warps=4, num_stages=4, launch_pdl=True)
+    join[(batch * heads,)](sums, most, weight, out, parts, G=group, P=triton.next_power_of_2(parts), D=head, num_warps=4,
+                           launch_pdl=True)
