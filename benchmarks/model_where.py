@@ -56,7 +56,7 @@ def told(spans: Sequence[Span]) -> list[str]:
     one that ends it.
     """
     if not spans:
-        return ["nothing ran on a GPU"]
+        return ["the profiler saw nothing on a GPU"]
     times: dict[str, float] = {}
     counts: dict[str, int] = {}
     busy, until = 0.0, spans[0].begun_us

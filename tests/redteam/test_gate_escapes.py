@@ -293,6 +293,10 @@ CASES = [
     Case("another_language", "from kernels_db.runtime import cpp\n", "import math\n", "import of `kernels_db.runtime.cpp`", "triton", "module"),
     Case("compiled_decorator", "@torch.compile\ndef f(a):\n    return a\n", "def f(a):\n    return a\n", "decorator `torch.compile`", "triton", "module"),
     # CUDA.
+    Case("cpp_tells_sanitizers", 'E = cpp.compile("""#if defined(__SANITIZE_THREAD__)\n#endif""")\n', 'E = cpp.compile("""#if defined(__AVX2__)\n#endif""")\n', "with and without sanitizers", "cpp", "module"),
+    Case("cpp_hides_from_sanitizers", 'E = cpp.compile("""#define OWN __attribute__((__no_sanitize_address__))""")\n', 'E = cpp.compile("""#define OWN __attribute__((noinline))""")\n', "with and without sanitizers", "cpp", "module"),
+    Case("cpp_reads_the_cycle_counter", 'E = cpp.compile("""static long t() { unsigned a; return __rdtscp(&a); }""")\n', 'E = cpp.compile("""static long rdtime() { return 1; }""")\n', "not a clock or chance", "cpp", "module"),
+    Case("cpp_draws_a_number", 'E = cpp.compile("""static int t() { unsigned a; _rdrand32_step(&a); return a; }""")\n', 'E = cpp.compile("""static int t() { unsigned rand = 1; return rand; }""")\n', "not a clock or chance", "cpp", "module"),
     Case("cuda_host_header", "E = cuda.compile('#include <vector>')\n", "E = cuda.compile('#include <cuda/std/array>')\n", "NVRTC has no host headers", "cuda", "module"),
     Case("cuda_device_wide_header", "E = cuda.compile('#include <cub/device/device_reduce.cuh>')\n", "E = cuda.compile('#include <cub/block/block_reduce.cuh>')\n", "the others launch kernels", "cuda", "module"),
     Case("cuda_architecture_flag", "E = cuda.compile('', flags=('--gpu-architecture=sm_100a',))\n", "E = cuda.compile('', flags=('--restrict', '--ptxas-options=-O3'))\n", "the target says the architecture", "cuda", "module"),

@@ -38,6 +38,12 @@ extern "C" void others(float* x) {
     #pragma omp parallel
     if (omp_get_thread_num() > 0) _mm_setcsr(_mm_getcsr() | 0x8000);
 }
+extern "C" void threads(float* x) {
+    x[0] = 0;
+    #pragma omp parallel
+    #pragma omp atomic
+    x[0] += 1;
+}
 extern "C" void inexact(float* x) { std::feclearexcept(FE_ALL_EXCEPT); x[0] = x[1] / 3.0f; }
 extern "C" void flushes_for_itself(float* x) { const unsigned was = _mm_getcsr(); _mm_setcsr(was | 0x8040); x[0] *= 2; _mm_setcsr(was); }
 extern "C" void leaves(float* x) { for (int size = 32; size <= 1 << 20; size *= 128) { volatile float* p = (volatile float*)std::malloc(size); for (int i = 4; i < size / 4; i++) p[i] = 4711; std::free((void*)p); } }
@@ -114,6 +120,20 @@ def test_freed_memory_tells_nothing(
     call("leaves")
     call("finds")
     assert memory[0] == 0
+
+
+def test_regions_have_as_many_threads_as_they_are_told(
+    watched: tuple[NativeWatch, cpp.Kernels, ctypes.Array[ctypes.c_float]],
+) -> None:
+    watch, kernels, memory = watched
+    found = []
+    kernels.threads._pointer(memory)
+    usual = memory[0]
+    for count in (1, 5, None):
+        watch.use_threads(count)
+        kernels.threads._pointer(memory)
+        found.append(memory[0])
+    assert found == [1, 5, usual]
 
 
 def test_a_counter_is_named_by_its_function(call: Call) -> None:

@@ -60,6 +60,13 @@ def test_dependent_launches_are_shown_where_they_may_be_called_for(technique: st
     assert WAIT not in code("cuda", mechanism, technique), "the launches of CUDA candidates cannot ask for it"
 
 
+@pytest.mark.parametrize(("arch", "there"), [("sm_80", False), ("sm_89", False), ("sm_90a", True), ("sm_120a", True)])
+def test_forms_are_shown_where_the_architecture_has_them(arch: str, there: bool) -> None:
+    target = Target.parse(f"cuda:{arch}")
+    assert (BULK in code("cuda", "a TMA ring", target=target)) == there
+    assert (WAIT in code("triton", "a dependent launch", target=target)) == there
+
+
 def test_what_is_shown_passes_the_gate() -> None:
     assert gate.check(prompts.example("cuda_bulk"), "cuda") == []
     launched = prompts.example("triton").replace("BLOCK=1024)", "BLOCK=1024, launch_pdl=True)")

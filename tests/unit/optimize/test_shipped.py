@@ -1,14 +1,25 @@
-"""Packages of kernels that ship: an entry is read and built once, and again when its files change."""
+"""Packages of kernels that ship: an entry is read and built once, and again when its files change; a package is
+imported where its op has a place.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 from warpsmith.workers.optimize import shipped
+from warpsmith.workers.optimize.compiled.kernel import Kernel
+from warpsmith.workers.optimize.compiled.served import Served
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+"""Inductor imports a module of its own that warns."""
 
 TARGET = "cuda:sm_90"
 ENTRY = "softmax_cuda_sm_90_ece5eae9"
@@ -39,3 +50,33 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "packages" / "built.cuda_sm_90.json").write_text("[]")
     assert len(list(shipped._directories(TARGET))) == 1
     assert len(read) == 4
+
+
+def package(name: str, directory: Path) -> Path:
+    """Export an op under a name that no other test imports; returns the package itself."""
+    written = build(exported(SCALED_ADD | {"name": name}, SCALED_ADD_CPP), directory)
+    return written / written.name
+
+
+def test_a_package_is_imported_for_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    kernel = Kernel(package("add_by_and_by", tmp_path))
+    x, y = torch.randn(3, 8), torch.randn(3, 8)
+    served = Served(kernel)
+    axes = served.axes([x, y])
+    assert isinstance(axes, dict)
+    assert axes["rows"] == 3
+    assert served.pattern((3,), torch.device("cpu")) is not None
+    assert kernel.off() is None
+    assert kernel.name not in sys.modules
+    torch.testing.assert_close(served.call(x, y, 0.5), x + 0.5 * y)
+    assert kernel.name in sys.modules
+    assert str(tmp_path / kernel.name) not in sys.path
+    kernel.package.disable()
+    assert kernel.off() == "the kernel is switched off by disable()"
+
+
+def test_a_package_that_the_environment_switches_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_KERNELS", "off")
+    kernel = Kernel(package("add_never", tmp_path))
+    assert kernel.off() == "the kernel is switched off by WARPSMITH_KERNELS"

@@ -44,7 +44,7 @@ def test_time_of_two_kernels_at_once_counts_once() -> None:
         ["20.0", "us,", "0", "times:", "a"],
         ["6.0", "us,", "0", "times:", "b"],
     ]
-    assert model_where.told([]) == ["nothing ran on a GPU"]
+    assert model_where.told([]) == ["the profiler saw nothing on a GPU"]
 
 
 @pytest.mark.nightly

@@ -236,8 +236,8 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
-        "copies": shows_copies(context.language, context.idea, *sources),
-        "dependent": shows_dependent_launches(context.idea),
+        "copies": shows_copies(context.target, context.language, context.idea, *sources),
+        "dependent": shows_dependent_launches(context.target, context.idea),
     }
 
 

@@ -179,10 +179,11 @@ def decide(region: Region, without: Without) -> Decision:
     with inductor.outside():
         if _drawn(region, "normal") is None:
             return Decision("it takes integers, and which ones make sense here is not known")
-        for values in VALUES:
-            drawn, told = _large(region) if values == "large" else (_drawn(region, values), _TOLD[values])
-            if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
-                return unfit
+        with inductor.phase("comparing"):
+            for values in VALUES:
+                drawn, told = _large(region) if values == "large" else (_drawn(region, values), _TOLD[values])
+                if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
+                    return unfit
         inputs = list(_drawn(region, "normal") or ())
         compiled = without.of(region, inputs)
         begun = {at: inputs[at].clone() for at in _written_integers(region)}
@@ -195,7 +196,7 @@ def decide(region: Region, without: Without) -> Decision:
             _begin(given, begun)
             return compiled(*given)
 
-        with region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
+        with inductor.phase("timing"), region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
             return _timed({"kernel": call, "inductor": call_inductor}, inputs)
 
 
