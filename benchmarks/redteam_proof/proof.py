@@ -22,7 +22,7 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
 WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "numbers", "process"})
-ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "numbers", "attack", "sanitizers"})
+ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "numbers", "attack", "sanitizers", "surroundings"})
 """What is at work in a verification alone."""
 
 TOGETHER = 8

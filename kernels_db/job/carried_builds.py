@@ -31,22 +31,40 @@ class CarriedFile(TypedDict):
     content: str
 
 
-class CarriedBuild(TypedDict):
-    """What a candidate was compiled to on another host.
+class CarriedReport(TypedDict):
+    """The verdict's `compile` there. compiler: what names the compiler in the keys of the builds."""
 
-    source_digest: SHA-256 of the candidate's text. report: the verdict's `compile`. versions: of the compilers, by
-    distribution. multiprocessors: of the device that host code was tried for. refused: the reason and the failure of a
-    candidate that does not compile; it has no files.
+    seconds: float
+    log: str
+    cached: bool
+    kernels: list[dict[str, Any]]
+    binaries: list[str]
+    launches: list[dict[str, Any]]
+    compiler: str
+
+
+class CarriedRefusal(TypedDict):
+    """Why a candidate does not compile: the verdict's `reason` and `failure` there."""
+
+    reason: str
+    failure: dict[str, Any]
+
+
+class CarriedBuild(TypedDict):
+    """What a candidate was compiled to on another host: `report` and files, or `refused` and none.
+
+    source_digest: SHA-256 of the candidate's text. versions: of the compilers, by distribution. multiprocessors: of the
+    device that host code was tried for; 0: not known.
     """
 
     language: str
     target: str
     source_digest: str
-    report: dict[str, Any] | None
     versions: dict[str, str]
     multiprocessors: int
     files: list[CarriedFile]
-    refused: NotRequired[dict[str, Any]]
+    report: NotRequired[CarriedReport]
+    refused: NotRequired[CarriedRefusal]
 
 
 class CarriedLine(TypedDict):

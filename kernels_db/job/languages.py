@@ -15,6 +15,9 @@ The last three build functions.
 """
 
 
+CARRIED: tuple[Compiler, ...] = ("cute", "tilelang")
+"""Compilers whose builds travel with a bundle: each build is found by the arguments of a call."""
+
 CUTE_KERNEL = "kernel_cutlass_"
 """What CuTe DSL puts before the name of a kernel's function; behind it stand `_` and the types of its arguments."""
 

@@ -13,18 +13,24 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from warpsmith.kernels_db.job.bundle import SignedJob
-from warpsmith.kernels_db.job.carried_builds import BUILDS, CarriedBuild, CarriedLine, pack_files, source_digest
+from warpsmith.kernels_db.job.carried_builds import (
+    BUILDS,
+    CarriedBuild,
+    CarriedLine,
+    CarriedReport,
+    pack_files,
+    source_digest,
+)
 from warpsmith.kernels_db.job.documents import Job, Verdict
-from warpsmith.kernels_db.job.languages import LANGUAGES
+from warpsmith.kernels_db.job.languages import CARRIED, LANGUAGES
 from warpsmith.kernels_db.runtime.limits import of_architecture
 from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 from warpsmith.workers.judge.protocol.directory import read_bundle, read_verifications
 
-COMPILERS = ("cute", "tilelang")
-"""Whose builds travel: functions that are called by tensors, each build found by the arguments of a call."""
 COMPILE_S = 600.0
 _AT_ONCE = 4
 
@@ -61,7 +67,7 @@ def write_builds(directory: Path) -> int:
 
 def _has_functions(job: Job) -> bool:
     candidate = job["candidate"]
-    return candidate is not None and LANGUAGES[candidate["language"]].compiler in COMPILERS
+    return candidate is not None and LANGUAGES[candidate["language"]].compiler in CARRIED
 
 
 def _source(job: Job) -> str:
@@ -86,20 +92,23 @@ def _build(judge: JudgeClient, cache: Path, signed: SignedJob) -> CarriedLine | 
     refused = verdict["verdict"] == "rejected"
     if refused and verdict["gate"] != "compile":
         return None
-    if not refused and (verdict["compile"] is None or verdict["failure"] is not None):
+    report, failure = verdict["compile"], verdict["failure"]
+    compiled = report is not None and failure is None
+    if not compiled and not (refused and failure is not None):
         raise CannotBuild(f"{signed['nonce']}: {verdict['reason']}")
     limits = of_architecture(int(re.sub(r"\D", "", job["target"])))
     build: CarriedBuild = {
         "language": candidate["language"],
         "target": job["target"],
         "source_digest": source_digest(candidate["source"]),
-        "report": verdict["compile"],
         "versions": _compilers(verdict, candidate["language"]),
         "multiprocessors": limits.multiprocessors if limits else 0,
         "files": [] if refused else pack_files(kernel_cache(cache, candidate["source"])),
     }
     if refused:
-        build["refused"] = {"reason": verdict["reason"], "failure": verdict["failure"]}
+        build["refused"] = {"reason": verdict["reason"], "failure": {**cast("dict[str, Any]", failure)}}
+    else:
+        build["report"] = cast("CarriedReport", report)
     return {"nonce": signed["nonce"], "job_digest": signed["job_digest"], "build": build}
 
 

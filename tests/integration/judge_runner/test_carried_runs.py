@@ -10,14 +10,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests import REPOSITORY
 from tests.gpu.language_cases import CASES, Case
 from warpsmith import prompts
-from warpsmith.kernels_db.job.carried_builds import CarriedBuild, pack_files, source_digest
+from warpsmith.kernels_db.job.carried_builds import CarriedBuild, CarriedReport, pack_files, source_digest
 from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.cutedsl_build import CARRIED_VARIABLE, NOT_CARRIED
@@ -93,7 +93,7 @@ def test_every_call_finds_the_build_that_came_along(case: Case, tmp_path: Path) 
         "language": case.language,
         "target": "cuda:sm_90",
         "source_digest": source_digest(case.source),
-        "report": dict(made),
+        "report": cast("CarriedReport", made),
         "versions": {},
         "multiprocessors": 132,
         "files": pack_files(there),

@@ -21,6 +21,7 @@ from warpsmith.kernels_db.job.carried_builds import (
     BUILDS,
     BadBuild,
     CarriedBuild,
+    CarriedReport,
     check_build,
     pack_files,
     read_files,
@@ -43,6 +44,15 @@ from warpsmith.workers.judge.runner.faults import RunnerFault
 SOURCE = prompts.example("cute")
 KEY = "ab" + "0" * 62
 TARGET = "cuda:sm_90"
+REPORT: CarriedReport = {
+    "seconds": 1.0,
+    "log": "",
+    "cached": False,
+    "kernels": [],
+    "binaries": [],
+    "launches": [],
+    "compiler": "c" * 64,
+}
 
 
 def build(source: str = SOURCE, **changed: Any) -> CarriedBuild:
@@ -50,7 +60,7 @@ def build(source: str = SOURCE, **changed: Any) -> CarriedBuild:
         "language": "cute",
         "target": TARGET,
         "source_digest": source_digest(source),
-        "report": {"seconds": 1.0, "log": "", "cached": False, "kernels": [], "binaries": [], "compiler": "c" * 64},
+        "report": REPORT,
         "versions": {"nvidia-cutlass-dsl": "4.8.1"},
         "multiprocessors": 132,
         "files": [],
@@ -109,7 +119,7 @@ def test_a_cubin_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     pytest.importorskip("cuda.core", reason="NVRTC compiles the cubins")
     plain = cuda_build.build('extern "C" __global__ void k(int* x) { *x = 1; }', "sm_90", cache_dir=tmp_path)
     code = plain.path.read_bytes()
-    report = {"binaries": digests([code]), "compiler": "c" * 64}
+    report = {**REPORT, "binaries": digests([code])}
     good = build(report=report, files=[one_file(code)])
     assert carried.unpack(good, "cute", SOURCE, TARGET, tmp_path / "good") == report
     assert (tmp_path / "good" / f"ab/{KEY}.cubin").read_bytes() == code
@@ -121,7 +131,7 @@ def test_a_cubin_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
         ("cute", b"no cubin", "found no cubin"),
         ("cute", allocating, "calls malloc"),
         ("tilelang", stateful, "device variable 'seen'"),
-        ("cute", stateful, "expected the digest of a cubin"),
+        ("cute", stateful, "expected digests of cubins"),
     ):
         bad = build(language=language, report=report, files=[one_file(content)])
         with pytest.raises(HostError, match=said):
@@ -149,16 +159,29 @@ def test_a_carried_build_is_not_compiled_and_its_compilers_are_named(tmp_path: P
     assert str(kernel_cache(tmp_path, SOURCE)) not in prepared.environment.values()
 
 
-def test_a_build_for_something_else_is_nobodys_fault(tmp_path: Path) -> None:
-    job = screening(build=build(target="cuda:sm_80"))
-    with pytest.raises(Stopped, match=r"build\.target: found 'cuda:sm_80'") as caught:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"target": "cuda:sm_80"}, r"build\.target: found 'cuda:sm_80'"),
+        ({"report": {**REPORT, "compiler": ""}}, r"build\.report: found none with the key of its compiler"),
+    ],
+)
+def test_a_build_for_something_else_is_nobodys_fault(changed: Any, said: str, tmp_path: Path) -> None:
+    job = screening(build=build(**changed))
+    with pytest.raises(Stopped, match=said) as caught:
         candidates.prepare(job, Report(job), tmp_path, interpreted=False)
     assert (caught.value.verdict, caught.value.gate) == ("ambiguous", "compile")
 
 
 def test_what_did_not_compile_there_is_rejected_here(tmp_path: Path) -> None:
     failure: Failure = {"kind": "compile", "message": "line 3: no such function"}
-    job = screening(build=build(report=None, refused={"reason": "line 3: no such function", "failure": failure}))
+    refused = build(refused={"reason": "line 3: no such function", "failure": failure})
+    del refused["report"]
+    elsewhere = screening(build={**refused, "target": "cuda:sm_80"})
+    with pytest.raises(Stopped, match=r"build\.target") as caught:
+        candidates.prepare(elsewhere, Report(elsewhere), tmp_path, interpreted=False)
+    assert caught.value.verdict == "ambiguous"
+    job = screening(build=refused)
     with pytest.raises(Stopped, match="line 3") as caught:
         candidates.prepare(job, Report(job), tmp_path, interpreted=False)
     assert (caught.value.verdict, caught.value.gate, caught.value.failure) == ("rejected", "compile", failure)
@@ -190,6 +213,7 @@ def test_builds_of_a_bundle_are_given_to_their_jobs(tmp_path: Path) -> None:
         ({"job_digest": "0"}, "expected that of a job of the bundle, with its digest"),
         ({"build": {}}, "line 1, build.language"),
         ({"build": build(files=[{"name": 3}])}, r"build\.files\[0\]\.name: found 3"),
+        ({"build": build(report={**REPORT, "binaries": 3})}, r"build\.report\.binaries: found 3"),
     ],
 )
 def test_a_line_that_is_no_build_of_the_bundle_is_refused(line: Any, said: str, tmp_path: Path) -> None:

@@ -193,6 +193,8 @@ def _build(job: Job, candidate: JobCandidate, report: Report, directory: Path, i
             workloads=_workloads(job, interpreted),
             library_calls=job["op"]["library_calls"],
         )
+    except carried.Refused as error:
+        raise Stopped("rejected", "compile", str(error), cast("Failure", error.failure)) from error
     except languages.HostError as error:  # no candidate is at fault
         host: Failure = {"kind": "host", "message": error.message}
         raise Stopped("ambiguous", "compile", error.message, host) from error
@@ -209,13 +211,10 @@ def _build(job: Job, candidate: JobCandidate, report: Report, directory: Path, i
 
 
 def _note_carried(came: CarriedBuild, report: Report) -> None:
-    """Note who compiled a candidate whose build came with the job. Raises Stopped where it did not compile there."""
+    """Note who compiled a candidate whose build came with the job."""
     report.compilers.update(came["versions"])
     told = ", ".join(f"{name} {number}" for name, number in came["versions"].items())
     report.notes.append(f"compiled where its bundle was written, by {told}")
-    if (refused := came.get("refused")) is not None:
-        report.compile = came["report"]
-        raise Stopped("rejected", "compile", str(refused["reason"]), cast("Failure", refused["failure"]))
 
 
 def _note_compilers(language: str, report: Report, *, away: bool) -> None:

@@ -174,7 +174,8 @@ class WorkloadRun:
         """
         candidate = self.candidate
         assert candidate is not None
-        said = f", with inputs that cannot be written and OpenMP at {threads} threads"
+        each = "one thread" if threads == 1 else f"{threads} threads"
+        said = f", in a call with inputs that cannot be written and {each} of OpenMP"
         candidate.call_in(threads)
         try:
             self.check_candidate()

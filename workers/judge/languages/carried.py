@@ -6,6 +6,7 @@ Nothing of the candidate runs here before it runs in its runner, and nothing is 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,37 @@ from warpsmith.workers.judge.languages import cubin
 from warpsmith.workers.judge.languages.elf import digests
 from warpsmith.workers.judge.machine.cubin_symbols import own_variables
 
+_KEY = re.compile(r"[0-9a-f]{64}")
 _ASKS_FOR_SIZE = "multi_processor_count"
+
+
+class Refused(Exception):  # noqa: N818 - named for what happened
+    """The candidate did not compile on the other host. The message is its reason there, `failure` the verdict's."""
+
+    def __init__(self, reason: str, failure: dict[str, Any]) -> None:
+        super().__init__(reason)
+        self.failure = failure
 
 
 def unpack(build: CarriedBuild, language: str, source: str, target: str, directory: Path) -> dict[str, Any]:
     """Put a build's files where the candidate's runner finds them; returns the compile report that came with it.
 
-    Raises HostError where the build is for something else, was altered, or holds what a cubin may not.
+    Raises Refused, and HostError where the build is for something else, was altered, or holds what a cubin may not.
     """
     try:
         check_build(build, language, source, target)
         files = read_files(build)
     except BadBuild as error:
         raise HostError(str(error)) from error
-    report = build["report"] or {}
+    if "refused" in build:
+        raise Refused(build["refused"]["reason"], build["refused"]["failure"])
+    report = build.get("report")
+    if report is None or not _KEY.fullmatch(report["compiler"]):
+        raise HostError("build.report: found none with the key of its compiler, expected one")
     cubins = {name: content for name, content in files.items() if name.endswith(".cubin")}
     _check_cubins(cubins, language)
-    if missing := [one for one in report.get("binaries", ()) if one not in digests(cubins.values())]:
-        raise HostError(
-            f"build.report.binaries: found {str(missing[0])[:100]}, expected the digest of a cubin in its files"
-        )
+    if missing := set(report["binaries"]).difference(digests(cubins.values())):
+        raise HostError(f"build.report.binaries: found {min(missing)[:100]}, expected digests of cubins in its files")
     if _ASKS_FOR_SIZE in source and torch.cuda.is_available():
         here = torch.cuda.get_device_properties(0).multi_processor_count
         if here != build["multiprocessors"]:
@@ -50,12 +62,12 @@ def unpack(build: CarriedBuild, language: str, source: str, target: str, directo
         path = directory / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(content)
-    return report
+    return dict(report)
 
 
 def variables(build: CarriedBuild) -> dict[str, str]:
     """Return the variable by which a runner takes builds from the cache, and its language's names from stand-ins."""
-    return {CARRIED_VARIABLE: str((build["report"] or {}).get("compiler", ""))}
+    return {CARRIED_VARIABLE: build["report"]["compiler"]}
 
 
 def directory_of(build: CarriedBuild, directory: Path) -> Path:

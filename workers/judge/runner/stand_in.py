@@ -14,10 +14,10 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import Any
 
-from warpsmith.kernels_db.job.languages import LANGUAGES
+from warpsmith.kernels_db.job.languages import CARRIED, LANGUAGES
 
-PACKAGES = tuple(one.package for one in LANGUAGES.values() if one.compiler in ("cute", "tilelang") and one.package)
-"""Packages of the languages whose functions are called by tensors."""
+PACKAGES = tuple(one.package for one in LANGUAGES.values() if one.compiler in CARRIED and one.package)
+"""Packages of the languages whose builds travel."""
 
 
 class Name:

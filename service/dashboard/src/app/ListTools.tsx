@@ -101,7 +101,7 @@ export function OpAndTarget({ listing: { params, set } }: { listing: Listing }) 
 
 /** Whether a list has room for a column of every baseline. */
 export function useRoomForBaselines(): boolean {
-  return useMedia("(min-width: 1200px)");
+  return useMedia("(min-width: 1400px)");
 }
 
 const SETTLE_MS = 300;

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useId, useRef } from "react";
+import { type ReactNode, useId, useLayoutEffect, useRef } from "react";
 import { IconButton } from "./Button";
 import styles from "./Dialog.module.css";
 
@@ -18,10 +18,12 @@ interface DialogProps {
 export function Dialog({ open, title, onClose, children, actions, whole }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Before it leaves the page: the browser gives the focus back to where it was only by closing it there.
+  useLayoutEffect(() => {
     const element = dialog.current;
-    if (open && element && !element.open) element.showModal();
-    if (!open && element?.open) element.close();
+    if (!open || element === null) return;
+    element.showModal();
+    return () => element.close();
   }, [open]);
   return (
     <dialog

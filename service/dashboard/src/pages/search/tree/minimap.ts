@@ -42,6 +42,13 @@ export function cameraFromMap(layout: Layout, camera: Camera, view: Size, map: S
   return { ...camera, x: view.width / 2 - depth * camera.column, y: view.height / 2 - y * camera.row };
 }
 
+/** Whether the tree has so few nodes that a map of it would only hide some of them. */
+export function isSmall(layout: Layout): boolean {
+  return layout.columns.reduce((sum, column) => sum + column.length, 0) <= FEW;
+}
+
+const FEW = 24;
+
 /** Whether all of the tree is in view, so that a map would say nothing. */
 export function isWhole(layout: Layout, camera: Camera, view: Size): boolean {
   const right = camera.x + (layout.columns.length - 1) * camera.column;

@@ -24,7 +24,7 @@ import { badgeReach, drawTree, type Scene, titleWidth } from "./draw";
 import { isBusy } from "./kinds";
 import { EMPTY_LAYOUT, type Layout, layout, type Place, refresh } from "./layout";
 import { drawMarks, type Marks, NO_MARKS } from "./marks";
-import { cameraFromMap, drawFrame, drawMap, isWhole } from "./minimap";
+import { cameraFromMap, drawFrame, drawMap, isSmall, isWhole } from "./minimap";
 import { readPalette } from "./palette";
 import { EMPTY_TREE, type SearchTree } from "./rows";
 import { Texts } from "./text";
@@ -248,7 +248,7 @@ export class Stage {
     }
     if (redrawn) {
       if (this.mapSize.width > 0) drawFrame(inkOf(this.canvases.frame), this.scene, this.mapSize);
-      this.onView(isWhole(this.layout, this.camera, this.size));
+      this.onView(isSmall(this.layout) || isWhole(this.layout, this.camera, this.size));
     }
     const calm = this.still();
     let pulses = !this.stale.marks && !calm;
