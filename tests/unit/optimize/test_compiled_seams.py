@@ -89,6 +89,20 @@ def test_nothing_is_said_where_a_call_costs_the_host(device: str, patches: dict[
     assert seams.gain(torch.device("cuda"), {"triton.cudagraphs": True}, []) is None
 
 
+def test_nothing_is_said_where_a_copy_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(device: torch.device) -> float:
+        raise torch.OutOfMemoryError
+
+    graph, (add, relu, *_) = chain()
+    x, weight = (node for node in graph.nodes if node.op == "placeholder")
+    place = region([add, relu], [x, weight])
+    how = torch.device("cuda"), {"triton.cudagraphs": True}, [(place, FOUND)]
+    monkeypatch.setattr(seams, "_bytes_per_us", lambda device: 1e9)
+    assert seams.gain(*how) == seams.bound([(place, FOUND)], 1e9)
+    monkeypatch.setattr(seams, "_bytes_per_us", full)
+    assert seams.gain(*how) is None
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"saved_us": 1}', '{"saved_us": "x", "lost_us": 1}'])
 def test_what_was_kept_is_read(tmp_path: Path, text: str) -> None:
     file = tmp_path / "whole"

@@ -168,7 +168,8 @@ def _may_serve(region: Region) -> bool:
 
 def _load(region: Region) -> None:
     """Call a kernel in its place, in a thread of its own."""
-    with torch.no_grad():
+    device = region.tensors[0].device
+    with torch.no_grad(), torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
         drawn = _drawn(region, "normal") or []
         if region.kernel.kernel.refusal(_flat(region, drawn), region.match.numbers) is None:
             _called(region, drawn)

@@ -116,7 +116,7 @@ class Kernel:
 
     def off(self) -> str | None:
         """Why the package's kernels serve no call at all now (switched off, given up); None where they may."""
-        if "package" not in vars(self) and not _switched_off():
+        if "package" not in vars(self) and self.name not in sys.modules and not _switched_off():
             return None
         control = self._parts[1]
         out = control.out()

@@ -201,6 +201,7 @@ class _Rewriter:
         keep_shared(graph)
         self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
         keep_file(self._told, [asdict(place) for place in self.placed])
+        self._found = None
 
     def _places(self, graph: fx.Graph) -> Found:
         """Find the places in a graph; those of an attempt that was given up are the same in its copy."""

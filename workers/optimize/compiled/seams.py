@@ -51,7 +51,10 @@ def gain(device: torch.device, patches: inductor.Patches, chosen: Sequence[tuple
     """Return what kernels in these places gain; None where it is not known without the graph that has none."""
     if not chosen or device.type != "cuda" or not patches.get("triton.cudagraphs"):
         return None
-    return bound(chosen, _bytes_per_us(device))
+    try:
+        return bound(chosen, _bytes_per_us(device))
+    except torch.OutOfMemoryError:
+        return None  # a copy has no room: then it is tried
 
 
 def bound(chosen: Sequence[tuple[Region, Decision]], bytes_per_us: float) -> Gain | None:
