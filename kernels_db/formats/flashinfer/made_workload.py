@@ -80,8 +80,8 @@ def made_workload(files: Sequence[RawFile], given: Mapping[str, int | float]) ->
     scalars = [name for name, item in inputs.items() if item.get("shape") is None]
     for name in given:
         if name not in (*free, *scalars):
-            choice = one_of(name, [*free, *scalars]) if free or scalars else "the Definition has neither"
-            raise refused("--axes", name, f"a var axis or a scalar input: {choice}")
+            choices = one_of(name, [*free, *scalars]) if free or scalars else "the Definition has neither"
+            raise refused("--axes", name, f"a var axis or a scalar input: {choices}")
     for name in free:
         if name in given and (not isinstance(given[name], int) or given[name] < 1):
             raise refused(f"--axes {name}", given[name], "a whole number above 0")

@@ -92,7 +92,7 @@ def test_a_definition_that_does_not_fit_a_machine_comes_with_smaller_axes() -> N
 def test_an_axis_whose_number_the_reference_uses_stays() -> None:
     text = EMBEDDING["reference"].replace("weight[input_ids]", "weight[input_ids % 128256]")
     found = made(changed(EMBEDDING, "reference", text), {"uuid": "a", "axes": {"n": 4}, "inputs": {}})
-    assert found.sizes == {"width": 64}
+    assert found.sizes == {"width": 64, "depth": 64}
 
 
 def test_a_definition_that_fits_stays_as_it_is() -> None:
