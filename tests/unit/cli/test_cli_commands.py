@@ -312,7 +312,7 @@ def test_the_language_is_read_from_the_imports() -> None:
     assert language_of("from kernels_db.runtime import cuda\n", "c.py") == "cuda"
     assert language_of("import triton\nimport triton.language as tl\n", "c.py") == "triton"
     for source in ("import torch\n", CPP + "import triton\n"):
-        with pytest.raises(SpecError, match="exactly one of cpp, triton, cuda"):
+        with pytest.raises(SpecError, match="exactly one: cpp, triton, cuda"):
             language_of(source, "c.py")
     with pytest.raises(SpecError, match="expected a Python file"):
         language_of("def (", "c.py")
