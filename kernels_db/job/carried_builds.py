@@ -17,6 +17,8 @@ import zlib
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from warpsmith.kernels_db.job.languages import CARRIED, LANGUAGES
+
 BUILDS = "builds.jsonl"
 MOST_BYTES = 64 << 20
 """Bytes of the files of one build."""
@@ -97,7 +99,9 @@ def pack_files(directory: Path) -> list[CarriedFile]:
 
 
 def check_build(build: CarriedBuild, language: str, source: str, target: str) -> None:
-    """Raise BadBuild where a build is for another candidate, language or target."""
+    """Raise BadBuild where a build is for another candidate, language or target, or for a language that has none."""
+    if LANGUAGES[language].compiler not in CARRIED:
+        raise BadBuild(f"build: found one of a candidate in {language}, expected one of {' or '.join(CARRIED)}")
     for field, found, expected in (
         ("language", build["language"], language),
         ("target", build["target"], target),

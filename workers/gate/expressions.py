@@ -98,12 +98,22 @@ class Expressions:
         elif self._is_plain(node):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
                 self.matmul(node)
+            if isinstance(node, ast.Compare):
+                self._identity(node)
             if isinstance(node, ast.comprehension):
                 self._variables(node.target)
             for child in ast.iter_child_nodes(node):
                 self.expression(child)
         else:
             self.refuse(node, f"{spelled(node)} is not allowed {self.where}")
+
+    def _identity(self, node: ast.Compare) -> None:
+        """Check that `is` asks for None alone: which other things are one object is no business of a result."""
+        for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+            if isinstance(operator, ast.Is | ast.IsNot) and not any(
+                isinstance(side, ast.Constant) and side.value is None for side in (left, right)
+            ):
+                self.refuse(node, "`is` between two values is not allowed: expected a comparison with None, or `==`")
 
     def _variables(self, node: ast.expr) -> None:
         """Check what a comprehension assigns: names of its own, so that nothing outlives it."""

@@ -182,6 +182,17 @@ def test_run_has_plain_positional_parameters(head: str, said: str) -> None:
     assert any(said in problem.message for problem in problems), problems
 
 
+@pytest.mark.parametrize(
+    "constant", ["FASTER = cutlass.Float32 is cutlass.Int32", "FASTER = 1 if COUNT is not 2 else 3"]
+)
+def test_identity_is_asked_of_none_alone(constant: str) -> None:
+    """In a runner that has no compiler two of a language's names are two objects, whatever they are elsewhere."""
+    source = (EXAMPLES / "cute.py").read_text("utf-8") + "\n\nCOUNT = 2\nFAST = COUNT is None\n"
+    assert not check(source, "cute")
+    problems = check(source + constant + "\n", "cute")
+    assert any("`is` between two values is not allowed" in str(problem) for problem in problems)
+
+
 def test_there_is_one_run() -> None:
     assert any("defined twice" in p.message for p in check("def run(x):\n    pass\ndef run(x):\n    pass\n", "cpp"))
 

@@ -120,7 +120,8 @@ def test_a_cubin_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     plain = cuda_build.build('extern "C" __global__ void k(int* x) { *x = 1; }', "sm_90", cache_dir=tmp_path)
     code = plain.path.read_bytes()
     report = {**REPORT, "binaries": digests([code])}
-    good = build(report=report, files=[one_file(code)])
+    launches = one_file(b"[]", f"ab/{KEY}.launches")
+    good = build(report=report, files=[one_file(code), launches])
     assert carried.unpack(good, "cute", SOURCE, TARGET, tmp_path / "good") == report
     assert (tmp_path / "good" / f"ab/{KEY}.cubin").read_bytes() == code
     kept = 'extern "C" { __device__ int seen; __global__ void k(int* x) { *x = seen++; } }'
@@ -133,10 +134,22 @@ def test_a_cubin_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
         ("tilelang", stateful, "device variable 'seen'"),
         ("cute", stateful, "expected digests of cubins"),
     ):
-        bad = build(language=language, report=report, files=[one_file(content)])
+        bad = build(language=language, report=report, files=[one_file(content), launches])
         with pytest.raises(HostError, match=said):
             carried.unpack(bad, language, SOURCE, TARGET, tmp_path / "bad")
+    for beside, said in (
+        ([], "found no launches"),
+        ([one_file(b"{}", f"ab/{KEY}.launches")], "expected a list of launches"),
+    ):
+        bad = build(report=report, files=[one_file(code), *beside])
+        with pytest.raises(HostError, match=said):
+            carried.unpack(bad, "cute", SOURCE, TARGET, tmp_path / "bad")
     assert not (tmp_path / "bad").exists()
+
+
+def test_a_language_that_needs_no_build_takes_none(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="build: found one of a candidate in cpp, expected one of cute or tilelang"):
+        carried.unpack(build(language="cpp"), "cpp", SOURCE, TARGET, tmp_path)
 
 
 def screening(**candidate: Any) -> Job:
@@ -245,7 +258,13 @@ def test_host_code_that_asks_for_the_devices_size_needs_the_same(
 
 
 def test_a_call_without_a_build_is_no_fault_of_the_candidates() -> None:
-    for message, word in ((f"HostError: {NOT_CARRIED} 'add'", "ambiguous"), ("HostError: no", "rejected")):
-        with pytest.raises(Stopped) as caught, candidate_at_fault("screen", None):
+    lacking = f"HostError: {NOT_CARRIED} 'add'"
+    for carried_, message, word in (
+        (True, lacking, "ambiguous"),
+        (True, "HostError: no", "rejected"),
+        (True, f"ValueError: {lacking}", "rejected"),
+        (False, lacking, "rejected"),
+    ):
+        with pytest.raises(Stopped) as caught, candidate_at_fault("screen", None, carried=carried_):
             raise RunnerFault("candidate", "raises", message)
         assert caught.value.verdict == word

@@ -21,6 +21,7 @@ from warpsmith.kernels_db.job.documents import (
     tier_of,
 )
 from warpsmith.kernels_db.runtime.cutedsl_build import NOT_CARRIED
+from warpsmith.kernels_db.runtime.errors import HostError
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared, Variant
@@ -115,7 +116,7 @@ class JobRun:
 
         Raises Stopped, ForkServerDied, NotConfined.
         """
-        with self.report.gate("screen"), candidate_at_fault("screen", None):
+        with self.report.gate("screen"), candidate_at_fault("screen", None, carried=self.carried):
             started = self._start_candidate()
         try:
             yield started
@@ -126,7 +127,7 @@ class JobRun:
     def variant(self, variant: Variant) -> Iterator[RunnerHandle]:
         """Start the runner of one configuration, yield it, and close it at the end. Raises as `candidate`."""
         assert variant.prepared is not None
-        with candidate_at_fault("screen", None):
+        with candidate_at_fault("screen", None, carried=self.carried):
             started = self.bench.factory.start(
                 "candidate",
                 variant.source,
@@ -193,6 +194,12 @@ class JobRun:
                     self.report.others.append(host.share_of_others(before, host.usage()))
 
     @property
+    def carried(self) -> bool:
+        """Whether the candidate's build came with the job."""
+        candidate = self.job["candidate"]
+        return candidate is not None and "build" in candidate
+
+    @property
     def interpreted(self) -> bool:
         """Whether the candidate runs under Triton's interpreter, because there is no GPU."""
         return self.prepared is not None and self.prepared.interpreted
@@ -239,7 +246,11 @@ class JobRun:
     @contextmanager
     def bound(self, candidate: RunnerHandle, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
         """Bind the candidate to a workload; its faults inside end the job at `gate`."""
-        with self.report.gate(gate), candidate_at_fault(gate, workload), self._interpreter_at_fault(gate, workload):
+        with (
+            self.report.gate(gate),
+            candidate_at_fault(gate, workload, carried=self.carried),
+            self._interpreter_at_fault(gate, workload),
+        ):
             self.enter(gate, workload)
             slots = min(CHECK_SLOTS, slots_for(workload, self.device))
             candidate.bind(input_specs(workload), result_specs(workload), slots)
@@ -279,9 +290,16 @@ class JobRun:
             raise Stopped("ambiguous", gate, reason, failure) from fault
 
 
+_LACKING = f"{HostError.__name__}: {NOT_CARRIED}"
+"""How a runner says that builds lack something: with an error that no candidate can raise."""
+
+
 @contextmanager
-def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterator[None]:
-    """Turn a candidate's fault inside into the end of the job at this gate."""
+def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None, *, carried: bool = False) -> Iterator[None]:
+    """Turn a candidate's fault inside into the end of the job at this gate.
+
+    carried: its build came with the job; what that build lacks is not the candidate's fault.
+    """
     try:
         yield
     except Wrong as wrong:
@@ -290,7 +308,7 @@ def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterato
         if fault.external or fault.runner != "candidate":
             raise
         failure = failure_of(fault, workload["id"] if workload else None)
-        if fault.kind == "raises" and NOT_CARRIED in str(fault):  # the builds' fault: no candidate gains by saying so
+        if carried and fault.kind == "raises" and str(fault).startswith(_LACKING):
             raise Stopped("ambiguous", gate, failure["message"], failure) from fault
         raise Stopped("rejected", gate, failure["message"], failure) from fault
 

@@ -46,7 +46,7 @@ def measure(
     doubted: set[str] = set()
     while True:
         modes = available(job_run, workload, modes)  # compiling needs no clock of its own
-        with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
+        with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload, carried=job_run.carried):
             job_run.bench.peaks.measure_for(moved, job["op"]["math"], job_run.start_probe)
             timed = _time(job_run, workload, candidate, modes, plan, doubted)
         if timed is not None:

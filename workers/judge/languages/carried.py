@@ -6,7 +6,10 @@ Nothing of the candidate runs here before it runs in its runner, and nothing is 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +52,10 @@ def unpack(build: CarriedBuild, language: str, source: str, target: str, directo
         raise HostError("build.report: found none with the key of its compiler, expected one")
     cubins = {name: content for name, content in files.items() if name.endswith(".cubin")}
     _check_cubins(cubins, language)
+    _check_launches(files, cubins)
     if missing := set(report["binaries"]).difference(digests(cubins.values())):
         raise HostError(f"build.report.binaries: found {min(missing)[:100]}, expected digests of cubins in its files")
-    if _ASKS_FOR_SIZE in source and torch.cuda.is_available():
+    if _ASKS_FOR_SIZE in unicodedata.normalize("NFKC", source) and torch.cuda.is_available():
         here = torch.cuda.get_device_properties(0).multi_processor_count
         if here != build["multiprocessors"]:
             raise HostError(
@@ -73,6 +77,18 @@ def variables(build: CarriedBuild) -> dict[str, str]:
 def directory_of(build: CarriedBuild, directory: Path) -> Path:
     """Return the directory for a build: another than for what is compiled here of the same source."""
     return directory.with_name(hashlib.sha256(f"{directory.name}\0{digest(build)}".encode()).hexdigest()[:32])
+
+
+def _check_launches(files: dict[str, bytes], cubins: Iterable[str]) -> None:
+    """Raise HostError where a cubin lacks the text of its launches, or that text is no list of JSON objects."""
+    for name in cubins:
+        beside = name.removesuffix(".cubin") + ".launches"
+        try:
+            launches = json.loads(files.get(beside, b""))
+        except ValueError as error:
+            raise HostError(f"build.files: found no launches in {beside} ({error})") from error
+        if not isinstance(launches, list) or not all(isinstance(one, dict) for one in launches):
+            raise HostError(f"build.files: {beside}: found {str(launches)[:100]}, expected a list of launches")
 
 
 def _check_cubins(cubins: dict[str, bytes], language: str) -> None:

@@ -1,4 +1,4 @@
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { Choice } from "../../../app/ListTools";
 import { Button, Checkbox, format, TextInput } from "../../../design";
 import styles from "./FilterBar.module.css";
@@ -13,6 +13,32 @@ interface FilterBarProps {
 }
 
 const asOptions = (names: readonly string[]) => new Map(names.map((name) => [name, format.words(name)]));
+
+interface RatioInputProps {
+  ratio: number | null;
+  onChange: (text: string | null) => void;
+}
+
+/** Keeps what is typed as it is while it means the ratio: on the way to 0.85 stands a 0 with a point, which is none. */
+function RatioInput({ ratio, onChange }: RatioInputProps) {
+  const [draft, setDraft] = useState(String(ratio ?? ""));
+  const meant = draft === "" ? null : Number(draft);
+  return (
+    <TextInput
+      aria-label="Faster than, as a ratio"
+      type="number"
+      inputMode="decimal"
+      min={0}
+      step={0.1}
+      placeholder="1.0"
+      value={meant === ratio ? draft : (ratio ?? "")}
+      onChange={(event) => {
+        setDraft(event.currentTarget.value);
+        onChange(event.currentTarget.value || null);
+      }}
+    />
+  );
+}
 
 /** Leaves out of the tree what is not looked for, and says how much is left. */
 export function FilterBar({ tree, shown, filters, set }: FilterBarProps) {
@@ -46,16 +72,7 @@ export function FilterBar({ tree, shown, filters, set }: FilterBarProps) {
       />
       <span className={styles.faster}>
         <span aria-hidden="true">Faster than</span>
-        <TextInput
-          aria-label="Faster than, as a ratio"
-          type="number"
-          inputMode="decimal"
-          min={0}
-          step={0.1}
-          placeholder="1.0"
-          value={filters.fasterThan ?? ""}
-          onChange={(event) => set({ faster: event.currentTarget.value || null }, true)}
-        />
+        <RatioInput ratio={filters.fasterThan} onChange={(faster) => set({ faster }, true)} />
         <span aria-hidden="true">x</span>
       </span>
       {(shown.folded > 0 || filters.duplicates) && (
