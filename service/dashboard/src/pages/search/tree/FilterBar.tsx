@@ -19,10 +19,9 @@ interface RatioInputProps {
   onChange: (text: string | null) => void;
 }
 
-/** Keeps what is typed as it is while it means the ratio: on the way to 0.85 stands a 0 with a point, which is none. */
+/** Shows what is typed while it is typed in: the address follows later, and on the way to 0.85 may say 0.8. */
 function RatioInput({ ratio, onChange }: RatioInputProps) {
-  const [draft, setDraft] = useState(String(ratio ?? ""));
-  const meant = draft === "" ? null : Number(draft);
+  const [draft, setDraft] = useState<string | null>(null);
   return (
     <TextInput
       aria-label="Faster than, as a ratio"
@@ -31,11 +30,12 @@ function RatioInput({ ratio, onChange }: RatioInputProps) {
       min={0}
       step={0.1}
       placeholder="1.0"
-      value={meant === ratio ? draft : (ratio ?? "")}
+      value={draft ?? ratio ?? ""}
       onChange={(event) => {
         setDraft(event.currentTarget.value);
         onChange(event.currentTarget.value || null);
       }}
+      onBlur={() => setDraft(null)}
     />
   );
 }
