@@ -301,6 +301,7 @@ CASES = [
     Case("named_grid_lambda_returns_a_tensor", "g = lambda meta: meta['x'].view(-1)\n    add[g](x, y, out, 1, BLOCK=16)", "g = lambda meta: meta['x'].view(-1).shape\n    add[g](x, y, out, 1, BLOCK=16)", "a launch grid", "triton"),
     Case("grid_is_a_tensor", "add[(x[0],)](x, y, out, 1, BLOCK=16)", "add[(x.shape[0],)](x, y, out, 1, BLOCK=16)", "a launch grid", "triton"),
     Case("heuristic_hands_on_a_tensor", "@triton.heuristics({'s': lambda a: a['x'], 'r': lambda a: a['s'] + a['s']})\n@triton.jit\ndef f(x, s, r):\n    pass\n---f[(1,)](x)", "@triton.heuristics({'s': lambda a: a['x'].numel(), 'r': lambda a: a['s'] + a['s']})\n@triton.jit\ndef f(x, s, r):\n    pass\n---f[(1,)](x)", "arithmetic on a tensor", "triton", "both"),
+    Case("grid_lambda_keeps_a_tensor", "add[lambda meta, *, t=x: ((t + t).numel(),)](x, y, out, 1, BLOCK=16)", "add[lambda meta, *, t=7: (t + t,)](x, y, out, 1, BLOCK=16)", "arithmetic on a tensor", "triton"),
     Case("pruning_hook", "@triton.autotune(configs=[], key=[], prune_configs_by={'early_config_prune': run})\n@triton.jit\ndef f(x):\n    pass\n", "@triton.autotune(configs=[], key=[])\n@triton.jit\ndef f(x):\n    pass\n", "keyword 'prune_configs_by'", "triton", "module"),
     Case("another_language", "from kernels_db.runtime import cpp\n", "import math\n", "import of `kernels_db.runtime.cpp`", "triton", "module"),
     Case("compiled_decorator", "@torch.compile\ndef f(a):\n    return a\n", "def f(a):\n    return a\n", "decorator `torch.compile`", "triton", "module"),

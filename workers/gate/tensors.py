@@ -94,8 +94,18 @@ class _Flow:
                 self.returning.add(here)
             elif isinstance(node, ast.Call):
                 self._pass(here, node)
+            elif isinstance(node, ast.Lambda):
+                self._defaults(here, node.args)
             elif isinstance(node, ast.Dict) and here in self.scope.jitted:
                 self._heuristics(here, node)
+
+    def _defaults(self, here: str, arguments: ast.arguments) -> None:
+        """Carry the default values of a lambda to its parameters; those of helpers are constants."""
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaulted = [*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs]
+        for argument, default in zip(defaulted, (*arguments.defaults, *arguments.kw_defaults), strict=True):
+            if self.holds(here, default):
+                self.holders.add((here, argument.arg))
 
     def _heuristics(self, kernel: str, table: ast.Dict) -> None:
         """Note the parameters of `kernel` that a heuristic gives a tensor to."""
