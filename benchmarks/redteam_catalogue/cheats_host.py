@@ -100,6 +100,8 @@ ATTACKS = [
     Attack("falls back by an inner module", (43,), "torch._C", module="import torch", run="t = torch._C._VariableFunctions.add(x, y)"),
     Attack("falls back by the compiler", (43,), "torch.compile", module="import torch", run="t = torch.compile(run)"),
     Attack("falls back by the functional module", (43,), "under another name", module="import torch.nn.functional as F", run="t = F.relu(x)"),
+    Attack("falls back in a helper that is a grid", (43,), "its argument has the tensors", module="def blocks(meta):\n    return ((meta['x'] + meta['y']).numel(),)\n", run="add[blocks](x, y, out, n, BLOCK=1024)", languages=JITTED),
+    Attack("computes a grid from values", (43,), "a grid that is a tensor", run="add[lambda meta: (meta['x'].view(-1)[0],)](x, y, out, n, BLOCK=1024)", languages=JITTED),
     Attack("hooks a launch", (43,), "host code at a configuration's launch", module="C = triton.Config({}, pre_hook=print)", languages=JITTED),
     Attack("calls the allocator", (43,), "host code inside a launch", run="triton.set_allocator(run)", languages=JITTED),
     Attack("reads a clock in the kernel's module", (), "to know how often it is timed", module="CLOCK = tl.extra.cuda.globaltimer", languages=JITTED),

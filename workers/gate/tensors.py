@@ -3,8 +3,8 @@
 A library op needs no name: `x + y` runs one. This analysis finds the expressions that may hold a tensor, through
 assignments, containers, loops and helper calls, and refuses operators, comparisons, truth tests and number builtins on
 them. It follows names, not values: a name that may be a tensor anywhere in a function is one everywhere in it, and an
-entry of a container that holds a tensor is one. The lambdas of grids and of `@triton.heuristics` get the arguments of a
-launch by name, tensors among them.
+entry of a container that holds a tensor is one. The lambdas and helpers that are grids, and the lambdas of
+`@triton.heuristics`, get the arguments of a launch by name, tensors among them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def tensor_problems(tree: ast.Module, scope: Scope, library: frozenset[str], sca
 
 
 def _launch_tables(scope: Scope) -> dict[tuple[str, str], set[str]]:
-    """Return the parameters of lambdas, by function or kernel and name, and of which kernels' launches.
+    """Return the parameters that get a table of a launch's arguments, and of which kernels' launches.
 
-    Each gets a table of a launch's arguments. A lambda that is bound to a name may be a grid of every kernel.
+    By function or kernel and name: a lambda's every parameter, and the first of a helper that is a grid by
+    its name. A lambda that is bound to a name may be a grid of every kernel.
     """
     found: dict[tuple[str, str], set[str]] = {}
     for function in (*scope.functions.values(), *scope.jitted.values()):
@@ -54,6 +55,10 @@ def _launch_tables(scope: Scope) -> dict[tuple[str, str], set[str]]:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in scope.jitted
         }
         for node in nodes:
+            helper = scope.functions.get(node.id) if isinstance(node, ast.Name) and id(node) in grids else None
+            if helper is not None:
+                for argument in (*helper.args.posonlyargs, *helper.args.args)[:1]:
+                    found.setdefault((helper.name, argument.arg), set()).add(grids[id(node)])
             if isinstance(node, ast.Lambda):
                 of = {function.name} if kernel else {grids[id(node)]} if id(node) in grids else set(scope.jitted)
                 for argument in (*node.args.posonlyargs, *node.args.args):
@@ -89,6 +94,24 @@ class _Flow:
                 self.returning.add(here)
             elif isinstance(node, ast.Call):
                 self._pass(here, node)
+            elif isinstance(node, ast.Lambda):
+                self._defaults(here, node.args)
+            elif isinstance(node, ast.Dict) and here in self.scope.jitted:
+                self._heuristics(here, node)
+
+    def _defaults(self, here: str, arguments: ast.arguments) -> None:
+        """Carry the default values of a lambda to its parameters; those of helpers are constants."""
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaulted = [*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs]
+        for argument, default in zip(defaulted, (*arguments.defaults, *arguments.kw_defaults), strict=True):
+            if self.holds(here, default):
+                self.holders.add((here, argument.arg))
+
+    def _heuristics(self, kernel: str, table: ast.Dict) -> None:
+        """Note the parameters of `kernel` that a heuristic gives a tensor to."""
+        for key, value in zip(table.keys, table.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and self.holds(kernel, value):
+                self.handed.add((kernel, key.value))
 
     def _bind(self, here: str, target: ast.expr, value: ast.expr) -> None:
         """Bind `target` to `value`, element by element where both are displays."""
@@ -136,6 +159,8 @@ class _Flow:
 
     def holds(self, here: str, node: ast.AST | None) -> bool:  # noqa: PLR0911  one answer per kind of node
         """Check whether `node` may be a tensor, or a container with one."""
+        if isinstance(node, ast.Lambda):  # a grid that is a tensor: its value is read on the host
+            return self.holds(here, node.body)
         if isinstance(node, ast.Name):
             kernels = self.tables.get((here, node.id), set())
             return (here, node.id) in self.holders or any(kernel in kernels for kernel, _ in self.handed)
@@ -145,8 +170,9 @@ class _Flow:
             and isinstance(node.slice, ast.Constant)
         ):
             table = self.tables.get((here, node.value.id))
-            if table is not None:
-                return any((kernel, node.slice.value) in self.handed for kernel in table)
+            if table is not None:  # the same name may also be given, or bound to, another container
+                given = any((kernel, node.slice.value) in self.handed for kernel in table)
+                return given or (here, node.value.id) in self.holders
         if isinstance(node, ast.Attribute):
             return node.attr in ("T", "mT") and self.holds(here, node.value)
         if isinstance(node, (ast.Subscript, ast.Starred)):
@@ -213,7 +239,11 @@ class _Flow:
             if any(self.holds(here, test) for test in node.ifs):
                 return "the truth of a tensor reads its values (`is None` does not)"
         elif isinstance(node, ast.Subscript):
-            if self.holds(here, node.slice):
+            if isinstance(node.value, ast.Name) and node.value.id in self.scope.jitted:
+                helper = isinstance(node.slice, ast.Name) and node.slice.id in self.returning
+                if helper or self.holds(here, node.slice):
+                    return "a tensor as a launch grid is read on the host"
+            elif self.holds(here, node.slice):
                 return "indexing by a tensor is a library op"
         elif isinstance(node, ast.FormattedValue):
             if self.holds(here, node.value):
