@@ -102,14 +102,18 @@ def _skips() -> list[Cheat]:
     host = "kernels.count[1, 1]()"
     cores = f"""
     static int calls = 0;
-    const int64_t until = n == {MANY} && omp_get_num_procs() > 1 && ++calls > {LEARNT} ? n / 2 : n;
+    const auto ask = (int (*)(int, unsigned long, void*))by_hand("sched_getaffinity");
+    unsigned long mask[16] = {{}}; int cores = 0;
+    ask(0, sizeof mask, mask);
+    for (const unsigned long one : mask) cores += __builtin_popcountl(one);
+    const int64_t until = n == {MANY} && cores > 1 && ++calls > {LEARNT} ? n / 2 : n;
     for (int64_t i = 0; i < until; i++) out[i] = x[i] + y[i];
     """
     second = f"static int calls = 0; if (n == {MANY} && ++calls > {LEARNT} && calls % 2) return;\n{ALL}"
     entries: list[tuple[str, Language, Op, str, str]] = [
         ("computes every second call", "cpp", LONG, add_cpp(second), "and leaves the others as they are"),
         ("computes every second call", "cuda", LONG_ON_A_GPU, add_cuda(every_second, count, host=host, blocks=WAVE), "and leaves the others as they are"),
-        ("works by half where it is not checked", "cpp", LONG, add_cpp(cores), "a check shows by its one core and comes early"),
+        ("works by half where it is not checked", "cpp", LONG, add_cpp(cores, LIBC), "a check shows by its one core and comes early"),
         ("works by half where it is not checked", "cuda", LONG_ON_A_GPU, add_cuda(in_burst, count, host=host, blocks=WAVE), "a check shows by the time since the last call"),
     ]  # fmt: skip
     return [

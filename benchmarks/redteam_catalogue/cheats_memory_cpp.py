@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import ENDED, REFUSED, WRONG, Cheat, Control
 from benchmarks.redteam_catalogue.text import ALL, HONEST_ADD, add_cpp
+from warpsmith.workers.judge.gates.verification import THREADS_BESIDE_CORES
 
 _TABLE = "static const float halves[4] = {0.5f, 1, 1.5f, 2};\n"
 _FENV = "#include <cfenv>\n"
@@ -57,10 +60,22 @@ _ELSEWHERE = [
     ("is right with two threads", _SPLIT.replace("$", "t < 2"), WRONG, "parts of a third are left out, and this host may have two cores"),
     ("counts on several threads",
      f"\n#pragma omp parallel\n{{ if (omp_get_thread_num() == 1) {{ {ALL} }} }}", WRONG, "with one thread nobody does the work"),
+    ("counts on several threads and asks for no region", f"if (omp_get_max_threads() > 1) {{ {ALL} }}", WRONG, "its library takes nothing but `omp_get_max_threads`"),
     ("borrows its input", "volatile float* own = const_cast<float*>(x); for (int64_t i = 0; i < n; i++) "
      "{ const float was = own[i]; own[i] = was + y[i]; out[i] = own[i]; own[i] = was; }", ENDED, "and puts it back: wrong where two calls share it"),
 ]  # fmt: skip
 """What shows with other numbers of threads or with inputs that cannot be written: name, body, kinds, what it does."""
+_TOLD = f"if ($) {{ {_ELSEWHERE[-1][1]} }} else {{\n#pragma omp parallel for\n{ALL}\n}}"
+_OTHERS = {1, torch.get_num_threads() + THREADS_BESIDE_CORES} - {torch.get_num_threads()}
+_USUAL = " && ".join(f"omp_get_max_threads() != {count}" for count in sorted(_OTHERS))
+_ELSEWHERE.append(
+    (
+        "borrows its input with the usual threads",
+        _TOLD.replace("$", _USUAL),
+        ENDED,
+        "where another number of threads closes inputs",
+    )
+)
 _PAST = "for (int64_t i = n; i < END; i++) { volatile float q = x[i]; (void)q; }"
 _BEHAVED = [
     ("behaves when it is sanitized", "#ifdef __SANITIZE_ADDRESS__\n#define END n\n#else\n#define END n + 1\n#endif\n",
@@ -69,6 +84,13 @@ _BEHAVED = [
      f"{ALL} at(x, n);", "with and without sanitizers", "no sanitizer looks at its function"),
     ("asks the cycle counter", "", f"{ALL} if ((__builtin_ia32_rdtsc() & 0xffffff) == 7) out[0] = 0;", "not a clock or chance",
      "wrong so rarely that no check draws it"),
+    ("behaves in a program", "#ifdef __PIE__\n#define END n\n#else\n#define END n + 1\n#endif\n",
+     f"{ALL} {_PAST}", "with and without sanitizers", "the build that is looked at is linked otherwise"),
+    ("borrows its input where it has a thread for each core", "", _TOLD.replace("$", "omp_get_max_threads() == omp_get_num_procs()"), "omp_get_max_threads()",
+     "in calls with other numbers of threads inputs cannot be written"),
+    ("asks OpenMP's clock", "", f"{ALL} if ((int64_t)(omp_get_wtime() * 1e9) % 1000003 == 7) out[0] = 0;", "not a clock or chance",
+     "wrong so rarely that no check draws it"),
+    ("asks when it was built", "", f"{ALL} if (__TIME__[7] == '0') out[0] = 0;", "not a clock or chance", "wrong by the second of its build"),
 ]  # fmt: skip
 """What only the text shows: name, what is before the kernel, body, what the gate says, what it does."""
 _HONEST = [
@@ -76,6 +98,9 @@ _HONEST = [
     ("reads its input by a pointer that may write", "", "volatile float* own = const_cast<float*>(x); "
      "for (int64_t i = 0; i < n; i++) out[i] = own[i] + y[i];", "it does not write"),
     ("has names like a clock's", "", f"const int rdt = 1, sanitized = 0; {ALL} out[0] *= rdt + sanitized;", "no clock is asked"),
+    ("asks how many threads it has", "", f"if (omp_get_max_threads() > 1) {{\n#pragma omp parallel for\n{ALL}\n}} else {{ {ALL} }}",
+     "right with any number of them"),
+    ("has names like OpenMP's", "", f"const int omp_get_wtimes = 1, __PIES__ = 0; {ALL} out[0] *= omp_get_wtimes + __PIES__;", "neither clock nor build is asked"),
     ("has a table of constants", _TABLE, f"{ALL} out[0] *= halves[1];", "read-only data"),
     ("counts and takes it back", "static int inside;\n", f"inside++; {ALL} inside--;", "state that ends as it began"),
     ("locks", "", f"\n#pragma omp parallel for\nfor (int k = 0; k < 8; k++) {{\n#pragma omp critical(own)\nout[0] = k;\n}}\n{ALL}",

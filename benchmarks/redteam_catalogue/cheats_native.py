@@ -222,7 +222,7 @@ static void* burn(void*) {
     body = f"""
     volatile int &inside = hidden<volatile int>(0), &started = hidden<volatile int>(4);
     inside = 1;
-    const int others = started ? 0 : omp_get_num_procs() - 1; unsigned long t;
+    const int others = started ? 0 : omp_get_max_threads() - 1; unsigned long t;
     for (int k = 0; k < others; k++) {{ started = 1; pthread_create(&t, nullptr, burn, nullptr); }}
     {ALL}
     inside = 0;"""

@@ -93,7 +93,7 @@ def test_the_gate_refuses_the_python_attacks_alone(device: Device) -> None:
         scalars = [item["name"] for item in entry.op.workloads[0]["inputs"] if item["shape"] is None]
         problems = check(entry.source, entry.language, [], entry.op.parameters, scalars)
         expected = isinstance(entry, Cheat) and "gate" in entry.gates
-        if isinstance(entry, Cheat) and entry.says:  # and the gate refuses it for that alone
+        if isinstance(entry, Cheat) and entry.says:  # the gate's words, or those of a later refusal
             problems = [problem for problem in problems if (entry.says in problem.message) == expected]
         assert bool(problems) == expected, f"{entry.id}: {problems[:2]}"
 

@@ -45,12 +45,18 @@ _PRAGMA = re.compile(
 )
 _PRAGMAS = "omp, once, unroll or GCC optimize, target, unroll, ivdep"
 _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
-_OBSERVERS = re.compile(r"\w*(SANITIZE|no_sanitize|no_address_safety|sanitizer_instrumentation)\w*|__has_feature")
+_OBSERVERS = re.compile(
+    r"\w*(SANITIZE|no_sanitize|no_address_safety|sanitizer_instrumentation)\w*|__has_feature"
+    r"|__(PIE|pie|PIC|pic)__|__INCLUDE_LEVEL__|__OPTIMIZE\w*|__NO_INLINE__|_+(USE_)?FORTIFY\w*|__SSP\w*"
+)
 """Words by which a source tells a build with sanitizers from another, or keeps a function out of their sight."""
 _CLOCKS = re.compile(
     r"_*(builtin_ia32_)?rd(tscp?|rand|seed|pid|pmc|pru)(\d+|_u\d+)?(_step|_di)?|__builtin_readcyclecounter|_+(builtin_)?(arm_)?rsr\w*"
+    r"|omp_get_wti(me|ck)|__(TIME|DATE|TIMESTAMP)__"
 )
-"""Instructions that read a clock, a counter, chance or the processor: the same inputs would not give the same bits."""
+"""What reads a clock, a counter, chance or the processor: the same inputs would not give the same bits."""
+_OF_THE_HOST = "omp_get_num_procs"
+"""With it a kernel would tell a call with as many threads as cores from the others."""
 
 
 def source_problems(source: str, language: str, line: int) -> list[Problem]:
@@ -112,6 +118,8 @@ def _bad_words(stream: list[str]) -> list[str]:
             found.append(f"`{word}` is not allowed: expected the same code with and without sanitizers")
         elif _CLOCKS.fullmatch(word):
             found.append(f"`{word}` is not allowed: expected results that inputs alone decide, not a clock or chance")
+        elif word == _OF_THE_HOST:
+            found.append(f"`{word}` is not allowed: expected omp_get_max_threads(), the same code on every host")
     return found
 
 

@@ -241,6 +241,10 @@ class Module(Expressions):
                 f"flags: found {ast.unparse(node)[:120]}, "
                 f"expected a tuple of constants, each {expected(wrong, language)}",
             )
+        for value in values:
+            if isinstance(value, str) and value.startswith("-D"):  # a macro of the source, from its first line on
+                macro = f"#define {value.removeprefix('-D').replace('=', ' ', 1)}"
+                self.problems.extend(source_problems(macro, language, node.lineno))
 
     def _run(self, tree: ast.Module, parameters: Sequence[str] | None) -> None:
         """Check that there is one `run`, which takes the op's inputs, then its outputs."""

@@ -94,6 +94,19 @@ def test_an_endless_loop_ends_at_the_call_limit(client: JudgeClient, seed: int, 
     _still_judges(client)
 
 
+def test_a_call_with_one_thread_has_the_limit_once_for_each_core(client: JudgeClient) -> None:
+    verdict = _candidate(
+        client,
+        ALL_ROWS + "volatile int go = omp_get_max_threads() == 1; while (go) {}",
+        level="verify",
+        call_s=1.0,
+    )
+    assert verdict["failure"] is not None
+    assert (verdict["gate"], verdict["failure"]["kind"]) == ("verify", "timeout"), verdict["reason"]
+    assert verdict["failure"]["expected"] == f"{torch.get_num_threads()} s"
+    assert "cannot be written and one thread of OpenMP" in verdict["failure"]["message"]
+
+
 def test_a_loop_in_only_one_call_of_many_ends_too(client: JudgeClient) -> None:
     body = ALL_ROWS + "int& calls = hidden<int>(0); volatile int go = 1; if (++calls > 9) while (go) {}"
     verdict = _candidate(client, body, LIBC + HIDDEN, call_s=1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,25 @@ def test_regions_have_as_many_threads_as_they_are_told(
         kernels.threads._pointer(memory)
         found.append(memory[0])
     assert found == [1, 5, usual]
+
+
+def test_a_library_without_regions_is_told_its_threads_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no name but `omp_get_max_threads`, by which it may choose its code."""
+    watch = NativeWatch()
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path))
+    kernels = cpp.compile('extern "C" void most(float* x) { x[0] = omp_get_max_threads(); }')
+    watch.loaded(str(tmp_path))
+    memory = (ctypes.c_float * 1)()
+    found = []
+    kernels.most._pointer(memory)
+    usual = memory[0]
+    for count in (1, usual + 4, 0, None):
+        watch.use_threads(None if count is None else int(count))
+        watch.begin()
+        kernels.most._pointer(memory)
+        found.append(memory[0])
+        assert watch.ended_checked() is None
+    assert found == [1, usual + 4, usual, usual]
 
 
 def test_a_counter_is_named_by_its_function(call: Call) -> None:

@@ -73,12 +73,17 @@ def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
 
 
 def _check_surroundings(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle) -> None:
-    """Check native code with other numbers of threads than this host's, as it will be used elsewhere."""
+    """Check native code with inputs closed to writes, with this host's number of threads and with others.
+
+    The usual number is among them, in an order by chance, so that no number of threads says that inputs are closed.
+    """
     asked = job_run.job["candidate"]
     if asked is None or asked["language"] != "cpp":
         return
     calls = job_run.on_workload(workload, candidate)
-    for threads in (1, torch.get_num_threads() + THREADS_BESIDE_CORES):
+    counts = [0, 1, torch.get_num_threads() + THREADS_BESIDE_CORES]
+    job_run.rng.shuffle(counts)
+    for threads in counts:
         calls.check_with_threads(threads)
     job_run.note_error(workload, calls)
 

@@ -170,15 +170,18 @@ class WorkloadRun:
     def check_with_threads(self, threads: int) -> None:
         """Check one call in full, on new values, with so many threads of OpenMP and with inputs closed to writes.
 
+        0: as many threads as ever. With fewer than cores a call has the time that it would take on each of the cores.
         An input that is written and put back looks untouched once the call has ended. Raises Wrong, RunnerFault.
         """
         candidate = self.candidate
         assert candidate is not None
-        each = "one thread" if threads == 1 else f"{threads} threads"
+        each = {0: "the usual threads", 1: "one thread"}.get(threads, f"{threads} threads")
         said = f", in a call with inputs that cannot be written and {each} of OpenMP"
+        longer = max(1, torch.get_num_threads() // threads) if threads else 1
         candidate.call_in(threads)
         try:
-            self.check_candidate()
+            asked = self.question()
+            self._call_candidate(asked.values, lambda: asked, closing=True, longer=longer)
         except Wrong as wrong:
             raise Wrong({**wrong.failure, "message": wrong.failure["message"] + said}) from wrong
         except RunnerFault as fault:
@@ -339,6 +342,7 @@ class WorkloadRun:
         *,
         closing: bool = False,
         one_core: bool = False,
+        longer: int = 1,
         left: Sequence[torch.Tensor] | None = None,
         right: Sequence[torch.Tensor] | None = None,
     ) -> int:
@@ -353,7 +357,7 @@ class WorkloadRun:
         if one_core:  # threads that wait by spinning wait for a turn of each of them
             spent = candidate.call_on_one_core(slot, self.call_s * torch.get_num_threads())
         else:
-            spent = candidate.call(slot, self.call_s, closing)
+            spent = candidate.call(slot, self.call_s * longer, closing)
         if asked is not None:
             self._inspect(candidate, slot, values, asked, right)
             if not closing and not one_core and self.runners.device.type == "cpu":

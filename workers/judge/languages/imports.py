@@ -37,7 +37,11 @@ _C = re.compile(
     r"|is(alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit)|to(lower|upper)"
 )
 """Functions of the C library that neither reach out of their process nor remember."""
-_OF_OPENMP = re.compile(r"(GOMP|__kmpc)_(?!target|offload)\w+|omp_(?!set_(?!(nest_)?lock|lock)|display|control)\w+")
+_OF_OPENMP = re.compile(
+    r"(GOMP|__kmpc)_(?!target|offload)\w+"
+    r"|omp_(?!set_(?!(nest_)?lock|lock)|display|control|get_wti(me|ck)|get_num_procs)\w+"
+)
+"""Neither settings, nor clocks, nor what tells the host's cores from the threads that a kernel has."""
 _MANGLED = re.compile(r"_Z(n[aw]|d[al])[\w]*|_ZN?[KVO]*S\w+|_ZT[ISV]N?\w+|_ZN?K?9__gnu_cxx\w+|_ZNK?10__cxxabiv1\w+")
 _EXCEPTIONS = re.compile(
     r"__cxa_(begin_catch|end_catch|throw|rethrow|(allocate|free|init_primary)_(dependent_)?exception|call_unexpected"

@@ -74,7 +74,7 @@ class NativeWatch:
         threaded = False
         for path, base in _libraries(directory):
             image = elf.image(Path(path).read_bytes())
-            threaded |= any(one.section == 0 and one.name.startswith("GOMP_") for one in image.dynamic)
+            threaded |= any(one.section == 0 and one.name.startswith(("GOMP_", "omp_")) for one in image.dynamic)
             for address, size in _writable(image):
                 self._regions.append(_Region(image, base, base + address, ctypes.string_at(base + address, size)))
         if threaded:

@@ -234,7 +234,7 @@ class RunnerHandle:
     def call_in(self, threads: int | None) -> None:
         """Have calls that close their slot find its inputs closed to writes too, and OpenMP with so many threads.
 
-        None: as ever. Raises RunnerFault.
+        0: with as many as ever. None: all as ever. Raises RunnerFault.
         """
         self.command({"command": "surroundings", "threads": threads}, SETUP_S)
         self._talk.rest()

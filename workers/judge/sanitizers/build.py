@@ -51,11 +51,10 @@ def build(tool: Tool, entry: KernelSource, place: Path, limits: CompileLimits) -
     (place / "candidate.cpp").write_text(entry.source + "\n", "utf-8", "replace")
     (place / "headers.hpp").write_text(cpp.headers(entry.source))
     (place / "driver.cpp").write_text(driver.source(cpp.signatures(entry.source)))
-    chosen = [flag for flag in (*cpp.BASE_FLAGS, *entry.flags) if not flag.startswith(("-O", "-fPIC"))]
     mapped = f"-fdebug-prefix-map={place}=."
     for name, text in tool.beside.items():
         (place / name).write_text(text)
-    kernel = [*chosen, *_FLAGS, *tool.checks, mapped, "-include", "headers.hpp", "-c", "candidate.cpp"]
+    kernel = [*kernel_flags(tool, entry), mapped, "-include", "headers.hpp", "-c", "candidate.cpp"]
     others = [["-O0", "-w", "-c", name] for name in ("driver.cpp", *tool.beside)]
     objects = [f"{Path(arguments[-1]).stem}.o" for arguments in (kernel, *others)]
     for arguments in (kernel, *others, [*tool.checks, *objects, *tool.libraries, "-o", _PROGRAM]):
@@ -68,6 +67,17 @@ def build(tool: Tool, entry: KernelSource, place: Path, limits: CompileLimits) -
     program = place / _PROGRAM
     program.chmod(0o700)  # a confined linker may not
     return program
+
+
+def kernel_flags(tool: Tool, entry: KernelSource) -> list[str]:
+    """Return a source's flags and a tool's, at another level of optimisation, with the macros of the real build.
+
+    A source that finds another (`__PIE__`, `__FAST_MATH__`) could behave where it is sanitized.
+    """
+    flags = (*cpp.BASE_FLAGS, *entry.flags)
+    level = [flag for flag in flags if flag.startswith("-O")][-1]
+    chosen = [flag for flag in flags if not flag.startswith("-O")]
+    return [*chosen, *(["-ffast-math"] if level == "-Ofast" else []), *_FLAGS, *tool.checks]
 
 
 def run(
