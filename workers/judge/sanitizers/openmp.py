@@ -154,7 +154,7 @@ void GOMP_atomic_end() { pthread_mutex_unlock(&atomic); }
 int omp_get_thread_num() { return here.number; }
 int omp_get_num_threads() { return here.team->size; }
 int omp_get_max_threads() { return most; }
-int omp_get_thread_limit() { return 64; }
+int omp_get_thread_limit() { return 2147483647; }
 int omp_in_parallel() { return here.team->size > 1; }
 int omp_get_level() { return here.team != &alone; }
 int omp_get_dynamic() { return 0; }
