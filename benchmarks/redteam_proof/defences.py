@@ -195,7 +195,9 @@ ROWS: dict[str, Row] = {
     "lets a number overflow": _row("sanitizers"),
     "is right with two threads": _row("surroundings"),
     "counts on several threads": _row("surroundings"),
+    "counts on several threads and asks for no region": _row("surroundings"),
     "borrows its input": _row("surroundings"),
+    "borrows its input with the usual threads": _row("surroundings"),
     **dict.fromkeys((
         "behaves when it is sanitized", "is not to be sanitized", "asks the cycle counter",
     ), _row("gate")),
