@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import h11
@@ -45,6 +47,18 @@ class Late:
         protocol: Any = self.config.http_protocol_class
         self.made.append(protocol(config=self.config, server_state=ServerState(), app_state={}))
         return self.made[-1]
+
+    @asynccontextmanager
+    async def connect(self, timer: str) -> AsyncIterator[tuple[socket.socket, asyncio.TimerHandle]]:
+        """Serve one connection, and give its client and this timer of it, once it is set."""
+        async with await self.loop.create_server(self.make_protocol, "127.0.0.1", 0) as server:
+            with socket.socket() as client:
+                client.setblocking(False)
+                await self.loop.sock_connect(client, server.sockets[0].getsockname())
+                if timer == "timeout_keep_alive_task":  # it runs between two requests
+                    client.sendall(REQUEST)
+                    assert await read_answer(self.loop, client) == b"answer"
+                yield client, await self.find_timer(timer)
 
     async def find_timer(self, name: str) -> asyncio.TimerHandle:
         """The timer of this name of the one connection, once it is set."""
@@ -90,15 +104,9 @@ async def read_answer(loop: asyncio.AbstractEventLoop, client: socket.socket) ->
 def test_a_request_that_came_meanwhile_is_answered(timer: str) -> None:
     async def serve() -> bytes:
         late = Late()
-        async with await late.loop.create_server(late.make_protocol, "127.0.0.1", 0) as server:
-            with socket.socket() as client:
-                client.setblocking(False)
-                await late.loop.sock_connect(client, server.sockets[0].getsockname())
-                if timer == "timeout_keep_alive_task":  # it runs between two requests
-                    client.sendall(REQUEST)
-                    assert await read_answer(late.loop, client) == b"answer"
-                await late.ask_late(client, await late.find_timer(timer))
-                return await read_answer(late.loop, client)
+        async with late.connect(timer) as (client, due):
+            await late.ask_late(client, due)
+            return await read_answer(late.loop, client)
 
     assert asyncio.run(serve()) == b"answer"
 
@@ -107,16 +115,9 @@ def test_a_request_that_came_meanwhile_is_answered(timer: str) -> None:
 def test_a_connection_without_a_request_is_closed(timer: str) -> None:
     async def serve() -> bytes:
         late = Late()
-        async with await late.loop.create_server(late.make_protocol, "127.0.0.1", 0) as server:
-            with socket.socket() as client:
-                client.setblocking(False)
-                await late.loop.sock_connect(client, server.sockets[0].getsockname())
-                if timer == "timeout_keep_alive_task":
-                    client.sendall(REQUEST)
-                    assert await read_answer(late.loop, client) == b"answer"
-                due = await late.find_timer(timer)
-                late.skipped += due.when() - late.loop.time() + 1.0
-                return await late.loop.sock_recv(client, 1)
+        async with late.connect(timer) as (client, due):
+            late.skipped += due.when() - late.loop.time() + 1.0
+            return await late.loop.sock_recv(client, 1)
 
     assert asyncio.run(serve()) == b""
 

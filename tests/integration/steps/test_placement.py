@@ -331,15 +331,21 @@ class Gpu(WorkerProcess):
         return self.answer
 
 
+def stand_for_this_process(here: Gpu, monkeypatch: pytest.MonkeyPatch, device: dict[str, Any] | None) -> None:
+    """Have tasks find a judge's worker here, over a database of its own, whose driver says this of its device."""
+    migrate(here.db)
+    monkeypatch.setattr(process, "_current", here)
+    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
+    monkeypatch.setattr(process, "describe_device", lambda _: device)
+
+
 def test_a_worker_goes_by_the_memory_that_its_judge_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver, or a slice's name, promised more: the step goes back instead of ending its search."""
     answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
     here = Gpu(Settings(home=tmp_path), answer)
-    migrate(here.db)
-    monkeypatch.setattr(process, "_current", here)
-    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
-    for module in (process, heartbeat):
-        monkeypatch.setattr(module, "describe_device", lambda _: {"name": "a slice", "memory_bytes": LARGE})
+    promised = {"name": "a slice", "memory_bytes": LARGE}
+    stand_for_this_process(here, monkeypatch, promised)
+    monkeypatch.setattr(heartbeat, "describe_device", lambda _: promised)
     here._heartbeat = Heartbeat(here.db, process.worker, interval_s=0.05)
     here._heartbeat.start()
     message = begin(here.db, LARGE_OP, here.db.now())
@@ -399,10 +405,7 @@ def test_both_of_two_steps_in_hand_go_back_when_the_judge_finds_less(
     """The first verdict corrects the worker; the second finds no less than that, and is no verdict either."""
     answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
     here = Together(Settings(home=tmp_path), answer)
-    migrate(here.db)
-    monkeypatch.setattr(process, "_current", here)
-    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
-    monkeypatch.setattr(process, "describe_device", lambda _: {"name": "a slice", "memory_bytes": LARGE})
+    stand_for_this_process(here, monkeypatch, {"name": "a slice", "memory_bytes": LARGE})
     messages = [begin(here.db, LARGE_OP, here.db.now()) for _ in range(2)]
     threads = [
         threading.Thread(target=tasks.perform, args=(Celery("nowhere"), message.attempt_id, tasks.judge))
@@ -426,10 +429,7 @@ def test_a_worker_without_a_drivers_word_goes_by_what_its_judge_found(
 ) -> None:
     answer = verdict("baseline", "rejected", gate="memory", device={"name": "a GPU", "memory_bytes": SMALL})
     here = Gpu(Settings(home=tmp_path), answer)
-    migrate(here.db)
-    monkeypatch.setattr(process, "_current", here)
-    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
-    monkeypatch.setattr(process, "describe_device", lambda _: None)
+    stand_for_this_process(here, monkeypatch, None)
     message = begin(here.db, LARGE_OP, here.db.now())
     assert here.device_bytes() is None
     tasks.perform(Celery("nowhere"), message.attempt_id, tasks.judge)
@@ -450,10 +450,7 @@ def test_jobs_that_are_no_steps_are_done_where_their_message_arrives(
 ) -> None:
     """A profile that its host set aside would be sent by nobody."""
     here = Gpu(Settings(home=tmp_path), verdict("baseline"))
-    migrate(here.db)
-    monkeypatch.setattr(process, "_current", here)
-    monkeypatch.setattr(process, "worker", Worker("judge@here", "judge", str(TARGET)))
-    monkeypatch.setattr(process, "describe_device", lambda _: {"name": "a GPU", "memory_bytes": SMALL})
+    stand_for_this_process(here, monkeypatch, {"name": "a GPU", "memory_bytes": SMALL})
     message = begin(here.db, LARGE_OP, here.db.now())
     with here.db.writing() as session:
         search = session.get_one(SearchRow, session.get_one(AttemptRow, message.attempt_id).search_id)
