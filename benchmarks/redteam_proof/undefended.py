@@ -256,7 +256,7 @@ def _clock() -> None:
             slot.poison = poison
 
     run.time = timed
-    checks = _module("gates.workload_run")._Checks
+    checks = _module("gates.timed_checks").TimedChecks
     checks.calls = lambda *_: set()
     checks.burst = lambda *_: False
     checks.owed = lambda *_: 0

@@ -19,6 +19,7 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.clock.deferral import Ledger
+from warpsmith.workers.judge.gates.timed_checks import TimedChecks
 from warpsmith.workers.judge.gates.verdict import wrong_value
 from warpsmith.workers.judge.gates.wrong import Wrong, refuse_touched
 from warpsmith.workers.judge.reference.answers import check_answer
@@ -69,39 +70,6 @@ def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
 def _longer(samples: timing.Samples, deferred_us: float) -> timing.Samples:
     """Return the samples, the candidate's with the time that they leave out."""
     return {name: [value + deferred_us * (name == "candidate") for value in values] for name, values in samples.items()}
-
-
-class _Checks:
-    """Which timed calls are checked."""
-
-    def __init__(self, plan: timing.Plan, rng: random.Random) -> None:
-        self._plan = plan
-        self._rng = rng
-        self._made = 0
-
-    def calls(self, name: str, count: int, average: int) -> set[int]:
-        """Return which calls of a contender's next block, which has `count`, are checked, from 0."""
-        if name != "candidate":
-            return {self._rng.randrange(count)} if self._rng.random() < self._plan.check_baseline else set()
-        chance = self._plan.check_chance(average)
-        chosen = {number for number in range(count) if self._rng.random() < chance}
-        self._made += len(chosen)
-        return chosen
-
-    def burst(self, name: str) -> bool:
-        """Check whether a call of a contender's next burst is checked."""
-        chance = self._plan.burst_chance() if name == "candidate" else self._plan.check_baseline
-        chosen = self._rng.random() < chance
-        self._made += chosen and name == "candidate"
-        return chosen
-
-    def owed(self) -> int:
-        """Return the number of checks to make after the last round.
-
-        A timing that was cut short still owes the checks it missed; and code that counts rounds must not know which is
-        the last to be checked.
-        """
-        return max(1, self._plan.checks - self._made)
 
 
 @dataclass
@@ -219,7 +187,7 @@ class WorkloadRun:
         results = [position for _, position in result_positions(self.workload)]
         bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng, results)
         self.exchange_us = bursts.calibrate(next(iter(contenders)))
-        checks = _Checks(plan, self.rng)
+        checks = TimedChecks(plan, self.rng)
 
         def block(name: str, checking: bool | None = None) -> float:
             looks = checks.burst(name) if checking is None else checking
@@ -266,7 +234,7 @@ class WorkloadRun:
         if first is not None:
             empty = self.runners.on(first, self.workload)
             self.exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
-        checks, ledger = _Checks(plan, self.rng), Ledger()
+        checks, ledger = TimedChecks(plan, self.rng), Ledger()
 
         def one(name: str, checked: bool) -> float:
             spent = self._one(name, checked) / 1e3

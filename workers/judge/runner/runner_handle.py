@@ -7,7 +7,6 @@ is seen from the referee's clock and the bytes in the slot.
 from __future__ import annotations
 
 import fcntl
-import math
 import mmap
 import os
 import shutil
@@ -23,12 +22,11 @@ from warpsmith.kernels_db.job.documents import Configuration, Generated
 from warpsmith.workers.judge.machine import buffers, process_control
 from warpsmith.workers.judge.machine.buffers import Slot, TensorSpec
 from warpsmith.workers.judge.machine.native_calls import TRACE_BYTES
-from warpsmith.workers.judge.runner import generated, tuned_configurations
+from warpsmith.workers.judge.runner import generated, told
 from warpsmith.workers.judge.runner.burst import EMPTY
 from warpsmith.workers.judge.runner.commands import BURST, CALL, CALL_AND_CLOSE, DELIVER, FREE, GO, HOST, NOTHING
 from warpsmith.workers.judge.runner.digest import Seal
 from warpsmith.workers.judge.runner.exchange import SETUP_S, Exchange
-from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer, Spawned
 from warpsmith.workers.judge.runner.limits import Mode, runner_limits
 from warpsmith.workers.judge.sandbox import sandbox
@@ -259,7 +257,7 @@ class RunnerHandle:
         wall = self._talk.timed(GO, limit_s)
         answer = self.command({"command": "times"}, SETUP_S)
         self._talk.rest()
-        return Burst(wall, _times(self.name, answer, len(order)), _digest(self.name, answer))
+        return Burst(wall, told.times(self.name, answer, len(order)), told.digest(self.name, answer))
 
     def _settle(self) -> None:
         """Have what the referee wrote into device memory arrive before the runner is told of it."""
@@ -279,15 +277,7 @@ class RunnerHandle:
         """
         self.calls += 1
         answer = self.command({"command": "kernels", "slot": slot}, limit_s)
-        names, calls = answer.get("names"), answer.get("calls")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise RunnerFault(self.name, "protocol", "the runner gave no names of kernels")
-        if not isinstance(calls, list) or len(calls) != len(names) or not all(type(count) is int for count in calls):
-            raise RunnerFault(self.name, "protocol", "the runner gave no counts of kernels")
-        try:
-            return names, calls, tuned_configurations.checked(answer.get("configurations"))
-        except TypeError as error:
-            raise RunnerFault(self.name, "protocol", f"configurations of kernels: {error}") from None
+        return told.kernels(self.name, answer)
 
     def generated(self) -> Generated | None:
         """Return the code that the runner's compiler generated since the last call of this.
@@ -390,22 +380,3 @@ class RunnerHandle:
     def _free(self) -> None:
         buffers.release(self.slots)
         self.slots = []
-
-
-def _digest(name: str, answer: dict[str, Any]) -> int:
-    """Return the digest of a burst. Raises RunnerFault where it is no number."""
-    if type(digest := answer.get("digest")) is int:
-        return digest
-    raise RunnerFault(name, "protocol", "the runner gave no digest of its burst")
-
-
-def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
-    """Return the times of a burst. Raises RunnerFault where they are not `calls` valid numbers."""
-    times = answer.get("microseconds")
-    if (
-        isinstance(times, list)
-        and len(times) == calls
-        and all(isinstance(value, float | int) and math.isfinite(value) and value >= 0 for value in times)
-    ):
-        return [float(value) for value in times]
-    raise RunnerFault(name, "protocol", "the runner gave no times of its burst")

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import mmap
 import os
 import socket
 from collections import deque
@@ -30,7 +29,7 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import FREE_PYTHON
 from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge.machine import channel, gpu, native_calls, process_control
+from warpsmith.workers.judge.machine import channel, gpu, native_calls
 from warpsmith.workers.judge.machine.native_watch import NativeWatch
 from warpsmith.workers.judge.runner import generated
 from warpsmith.workers.judge.runner.burst import Burst
@@ -52,7 +51,8 @@ from warpsmith.workers.judge.runner.device_state import GpuState
 from warpsmith.workers.judge.runner.digest import Seal
 from warpsmith.workers.judge.runner.host_calls import HostCalls
 from warpsmith.workers.judge.runner.loading import compile_templates_at_once, import_file, set_precision, wrap
-from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_output, describe, refuse, returned_as
+from warpsmith.workers.judge.runner.outputs import ContractError, check_output, describe, refuse, returned_as
+from warpsmith.workers.judge.runner.slots import Slots
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
 
 _GPU_SPIN = 40_000
@@ -75,18 +75,12 @@ class Runner:
         self.interpreter = contextlib.ExitStack()  # open for the life of the process
         self.module: ModuleType | None = None
         self.mode = "candidate"
-        self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
-        self.arenas: list[Any] = []  # the bytes of each slot
-        self.memory: list[tuple[int, int]] = []  # of each slot on a CPU: address, bytes
-        self.results: list[list[tuple[int, int]]] = []  # of each slot what `run` writes: address, bytes
-        self.closed: int | None = None  # the slot that cannot be written to, or not everywhere
-        self.inputs_closed = False  # during the calls that close a slot
+        self.slots = Slots()
         self.current: tuple[list[Any], list[Any]] = ([], [])
         self.result: Any = None
         self.error: dict[str, Any] = {}
         self.received: list[int] = []  # descriptors that came with the last message
         self.device = "cpu"
-        self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
         self.burst: Burst | None = None  # armed or run last
         self.state: GpuState | None = None  # of a candidate on a GPU whose host code a gate has read
         self.watch: NativeWatch | None = None  # of native candidates
@@ -129,7 +123,7 @@ class Runner:
         return raw
 
     def call(self, raw: bytes) -> None:
-        self.current = self.writable_slot(raw[1])
+        self.current = self.slots.writable(raw[1])
         self.run_current()
 
     def run_current(self) -> None:
@@ -148,22 +142,11 @@ class Runner:
         """Run `call`, make writes to the slot fatal (SIGSEGV), and look at what native code left behind."""
         if self.watch is not None:
             self.watch.begin()
-        self.current = self.writable_slot(raw[1])
-        self.closed = raw[1]
-        if self.inputs_closed:
-            process_control.set_writable(*self.memory[raw[1]], False)
-            for place in self.results[raw[1]]:
-                process_control.set_writable(*place, True)
+        self.current = self.slots.writable(raw[1])
+        self.slots.close_inputs(raw[1])
         self.run_current()
-        process_control.set_writable(*self.memory[raw[1]], False)
+        self.slots.close(raw[1])
         self.kept({})
-
-    def writable_slot(self, number: int) -> tuple[list[Any], list[Any]]:
-        """Return a slot's arguments and outputs, writable again after `call_and_close`."""
-        if self.closed is not None:
-            process_control.set_writable(*self.memory[self.closed], True)
-            self.closed = None
-        return self.slots[number]
 
     def arm_burst(self, raw: bytes) -> None:
         self.result = None
@@ -175,8 +158,9 @@ class Runner:
     def go(self, raw: bytes) -> None:
         assert self.run is not None
         assert self.burst is not None
-        self.result = self.burst.go(self.run, self.slots, self.arenas)
-        self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
+        self.result = self.burst.go(self.run, self.slots.bound, self.slots.arenas)
+        last = self.burst.order[-1]
+        self.current = self.slots.bound[last] if last < len(self.slots.bound) else ([], [])
 
     def settle(self) -> None:
         """Wait until the device has done everything, on every stream."""
@@ -288,51 +272,17 @@ class Runner:
 
     def bind(self, message: dict[str, Any]) -> dict[str, Any]:
         """Map one more slot, whose memory came with the message, and build its tensors."""
-        arena = self.open_slot(message)
-        # AOTAutograd compiles no writes to an input that shares its storage with one of another dtype.
-        own = self.mode != "candidate"
-        inputs = [bound(arena, item, own_storage=own) for item in message["inputs"]]
-        outputs = [bound(arena, item) for item in message["outputs"]]
-        self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
-        written = [item for item in message["inputs"] if item.get("mutated")] + message["outputs"]
-        self.results.append([_memory_of(arena, item) for item in written if item["elements"]])
-        self.arenas.append(arena)
+        self.slots.bind(message, self.received, candidate=self.mode == "candidate")
         return {}
-
-    def open_slot(self, message: dict[str, Any]) -> Any:
-        """Return the slot's memory as a tensor of bytes."""
-        import torch  # noqa: PLC0415
-
-        if "handle" in message:
-            if message["handle"] not in self.opened:
-                handle = bytes.fromhex(message["handle"])
-                self.opened[message["handle"]] = gpu.open_shared(handle, message["total"])
-            whole = self.opened[message["handle"]][1]
-            return whole[message["base"] : message["base"] + message["bytes"]]
-        fd = self.received.pop()
-        try:
-            arena = mmap.mmap(
-                fd, message["bytes"], mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ | mmap.PROT_WRITE
-            )
-        finally:
-            os.close(fd)
-        whole = torch.frombuffer(arena, dtype=torch.uint8)
-        self.memory.append((whole.data_ptr(), message["bytes"]))
-        return whole
 
     def unbind(self, message: dict[str, Any]) -> dict[str, Any]:
         self.result = None
         self.current = ([], [])
         self.burst = None
         self.host_calls = None
-        self.slots = []
-        self.arenas = []
-        self.memory = []
-        self.results = []
-        self.closed = None
+        self.slots.unbind()
         self.settle()
-        while self.opened:
-            gpu.close_shared(self.opened.popitem()[1][0])
+        self.slots.release()
         if self.device == "cuda":
             import torch  # noqa: PLC0415 - already loaded by the fork server
 
@@ -346,7 +296,7 @@ class Runner:
         """
         from warpsmith.workers.judge.runner import kernel_names, tuned_configurations  # noqa: PLC0415 - few come so far
 
-        run, arguments = self.run, self.slots[message["slot"]][0]
+        run, arguments = self.run, self.slots.bound[message["slot"]][0]
         assert run is not None
         with tuned_configurations.recorded() as tuned:
             ran = kernel_names.record(lambda: run(*arguments))[:MOST_NAMES]
@@ -360,7 +310,7 @@ class Runner:
         """
         from warpsmith.workers.judge.runner import profile_recording  # noqa: PLC0415 - few jobs come so far
 
-        run, arguments = self.run, self.writable_slot(message["slot"])[0]
+        run, arguments = self.run, self.slots.writable(message["slot"])[0]
         assert run is not None
         if self.device == "cpu":
             return {"trace": profile_recording.record_cpu(lambda: run(*arguments), message["calls"])}
@@ -382,20 +332,20 @@ class Runner:
 
     def surroundings(self, message: dict[str, Any]) -> dict[str, Any]:
         """Have calls that close their slot find inputs closed too, and OpenMP with so many threads; None: as ever."""
-        self.inputs_closed = message["threads"] is not None
+        self.slots.inputs_closed = message["threads"] is not None
         if self.watch is not None:
             self.watch.use_threads(message["threads"])
         return {}
 
     def trace(self, message: dict[str, Any]) -> dict[str, Any]:
         """Record the calls of C++ functions that one `run` makes, into the memory that came with the message."""
-        run, (arguments, outputs), fd = self.run, self.writable_slot(message["slot"]), self.received.pop()
+        run, (arguments, outputs), fd = self.run, self.slots.writable(message["slot"]), self.received.pop()
         assert run is not None and self.module is not None  # noqa: PT018 - loaded before it is bound
         return native_calls.record(lambda: run(*arguments), self.module, [*arguments, *outputs], fd)
 
     def host(self, message: dict[str, Any]) -> dict[str, Any]:
         """Ready calls on copies of a slot's tensors, by a launch plan where `plan` names the extension's file."""
-        run, (arguments, outputs) = self.run, self.writable_slot(message["slot"])
+        run, (arguments, outputs) = self.run, self.slots.writable(message["slot"])
         assert run is not None
         self.settle()
         if self.host_calls is None:
@@ -431,18 +381,11 @@ class Runner:
 
         assert self.module is not None
         generator = torch.Generator().manual_seed(message["seed"])
-        target = self.slots[0][1][0]
+        target = self.slots.bound[0][1][0]
         made = self.module.make(list(target.shape), target.dtype, generator)
         check_output(0, made, target, "eager")
         target.copy_(made)
         return {}
-
-
-def _memory_of(arena: Any, item: dict[str, Any]) -> tuple[int, int]:
-    """Return address and bytes of a tensor of a slot. Guards keep its pages from those of others."""
-    import torch  # noqa: PLC0415
-
-    return arena.data_ptr() + item["offset"], item["elements"] * getattr(torch, item["dtype"]).itemsize
 
 
 def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:
