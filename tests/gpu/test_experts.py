@@ -48,7 +48,10 @@ def run(x):
 
 
 def test_an_expert_that_does_not_wait_for_its_work_is_timed_with_it(tmp_path: Path) -> None:
-    """By its events alone the call may take less than moving its bytes once does, which is impossible."""
+    """By its events alone the call takes microseconds, where the work that it leaves behind takes what eager takes.
+
+    That work runs beside what is between two calls of a burst: 127.2 us were seen for eager's 136.8, on an H200.
+    """
     op = load_op(EXAMPLES / "softmax.yaml")
     objective = {"baselines": ["eager", "aside"], "experts": {"aside": ASIDE}}
     op = parse_op(op.document() | {"objective": objective})
@@ -59,8 +62,7 @@ def test_an_expert_that_does_not_wait_for_its_work_is_timed_with_it(tmp_path: Pa
     assert verdict["verdict"] == "accepted", verdict["reason"]
     (found,) = verdict["workloads"]
     assert found["time_us"].keys() == {"eager", "aside"}, found.get("not_timed")
-    assert found["limit_us"] is not None
-    assert found["time_us"]["aside"] > found["limit_us"], found["clocks_us"]
+    assert found["time_us"]["aside"] > 0.85 * found["time_us"]["eager"], found["clocks_us"]
 
 
 def baselines_of(judge: JudgeClient, name: str, workload: str) -> Verdict:
