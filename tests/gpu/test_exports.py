@@ -68,6 +68,8 @@ def test_a_package_of_several_kernels_passes_every_check(tmp_path: Path) -> None
 
 # PyTorch's own, said once in a process where Inductor is imported: it failed where this was the first test to do so.
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+# Of the empty graph that PyTorch captures for itself before a process's first.
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 def test_a_first_call_may_come_under_compiled_cuda_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the op remembers of a call holds no memory of the pool in which that call was recorded."""
     project = exported("cuda", tmp_path)
