@@ -36,6 +36,7 @@ def test_the_price_file_prices_the_model_that_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)
 def test_a_search_by_a_server_without_a_key_is_priced(tmp_path: Path) -> None:
     exported, prices = recipe()
     (tmp_path / "prices.toml").write_text(prices)

@@ -38,5 +38,6 @@ followTheme();
 onThemeChange(followTheme);
 start().catch((error: unknown) => {
   const place = document.getElementById("docs");
-  if (place) place.textContent = `The service did not answer (${String(error)}). Load the page again once it is up.`;
+  if (place)
+    place.textContent = `The service did not answer (${String(error)}). Load the page again once it is up.`;
 });
