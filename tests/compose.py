@@ -12,7 +12,7 @@ import yaml
 from tests import REPOSITORY
 
 COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
-VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<operator>:\?|:-)(?P<rest>[^}]*))?\}")
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<operator>:\?|:-|:\+)(?P<rest>[^}]*))?\}")
 
 
 class MissingVariableError(ValueError):
@@ -49,6 +49,8 @@ def interpolate(value: Any, variables: Mapping[str, str]) -> Any:
 
     def fill(match: re.Match[str]) -> str:
         found = variables.get(match["name"], "")
+        if match["operator"] == ":+":
+            return match["rest"] if found else ""
         if found:
             return found
         if match["operator"] == ":?":

@@ -27,8 +27,9 @@ CHECKED_TLS = ("require", "verify-ca", "verify-full")
 class Settings(BaseSettings):
     """Settings shared by API, workers and reconciler."""
 
+    # A variable that is empty is as one that is not set: compose files pass variables on so.
     model_config = SettingsConfigDict(
-        env_prefix="WARPSMITH_", env_file=".env", extra="ignore", hide_input_in_errors=True
+        env_prefix="WARPSMITH_", env_file=".env", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True
     )
 
     home: Path = Field(

@@ -54,6 +54,7 @@ Order = Literal["asc", "desc"]
 Archived = Literal["no", "yes", "any"]
 SearchSort = Literal["created", "updated", "score", "limit", "cost", "candidates", "tokens", "time"]
 KernelSort = Literal["created", "score", "limit"]
+HeldByOp = Literal["searches", "archived", "kernels"]
 
 SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
     "updated": SearchRow.updated_at.expression,
@@ -113,9 +114,20 @@ def list_ops(
     return _page(session, OpRow, filters, limit, after)
 
 
-def list_op_names(session: Session, *, limit: int, team: str | None = None) -> list[str]:
-    """List the names of ops, each once, those of the newest ops first; no spec is read."""
-    names = select(OpRow.name).where(*is_held_readably(OpRow.id, team)).group_by(OpRow.name)
+def list_op_names(
+    session: Session, *, limit: int, having: HeldByOp | None = None, team: str | None = None
+) -> list[str]:
+    """List the names of ops, each once, those of the newest ops first; no spec is read.
+
+    `having`: only those of ops with searches that are not archived, with archived ones, or with kernels.
+    """
+    conditions = is_held_readably(OpRow.id, team)
+    if having in ("searches", "archived"):
+        kept = SearchRow.archived_at.is_(None) if having == "searches" else SearchRow.archived_at.is_not(None)
+        conditions = [OpRow.id.in_(select(SearchRow.op_id).where(kept, *is_readable(SearchRow.team, team)))]
+    elif having == "kernels":
+        conditions = [OpRow.id.in_(select(KernelRow.op_id).where(*is_readable(KernelRow.team, team)))]
+    names = select(OpRow.name).where(*conditions).group_by(OpRow.name)
     return list(session.scalars(names.order_by(func.max(OpRow.created_at).desc(), OpRow.name).limit(limit)))
 
 

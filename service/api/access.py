@@ -47,6 +47,7 @@ RULES: Mapping[str, Scope | None] = {
         (
             "prometheus",
             "list_ops",
+            "list_op_names",
             "get_op",
             "validate_op",
             "list_counterexamples",

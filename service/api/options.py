@@ -79,7 +79,7 @@ def collect_options(session: Session, settings: ServiceSettings, alive_since: fl
         targets=list(_list_targets(session, alive_since)),
         policies=[_describe_policy(policy) for policy in POLICIES.values()],
         limits=[field.name for field in fields(Budget)],
-        providers=_list_providers(settings),
+        providers=list_providers(settings),
         default_model=settings.openai_model,
         most_seeds=MOST_SEEDS,
         techniques=list(TECHNIQUES),
@@ -120,7 +120,8 @@ def _describe_parameter(field: dataclasses.Field[Any]) -> ParameterOption:
     )
 
 
-def _list_providers(settings: ServiceSettings) -> list[ProviderOption]:
+def list_providers(settings: ServiceSettings) -> list[ProviderOption]:
+    """List who may answer the requests of a search, and whether each can."""
     url = address(None, settings)
     ready = url != OPENAI_BASE_URL or has_key(url, settings) or settings.openai_key_at_workers
     without = "no key of OpenAI is set (WARPSMITH_OPENAI_API_KEY); an endpoint that needs none can be named"

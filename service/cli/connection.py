@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpsmith.service.cli.output import say
-from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.client.errors import CommandError, NoServiceOnHomeError, ProblemError, ServiceUnreachableError
 from warpsmith.service.local.home import find_running_service
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.machine.process_control import die_with_parent
@@ -29,12 +29,21 @@ STOP_TIMEOUT_S = 30.0
 
 
 def service_url(url: str | None) -> str:
-    """Return `url` where given, else the running launcher's URL, else that of the settings."""
+    """Return `url` where given, else the running launcher's URL, else that of the settings.
+
+    Raises NoServiceOnHomeError where a home is named without an address, and no launcher runs on it: what answers at
+    the default address is another home's.
+    """
     if url is not None:
         return url
     settings = ServiceSettings()
-    running = find_running_service(settings.home.expanduser().resolve())
-    return running["url"] if running else f"http://{settings.host}:{settings.port}"
+    home = settings.home.expanduser().resolve()
+    running = find_running_service(home)
+    if running:
+        return running["url"]
+    if "home" in settings.model_fields_set and not settings.model_fields_set & {"host", "port"}:
+        raise NoServiceOnHomeError(home)
+    return f"http://{settings.host}:{settings.port}"
 
 
 @contextmanager
@@ -55,7 +64,15 @@ def connected_or_embedded(
     no service is started. With `must_work` a service that answers but is not ready is an error; without it, it only
     has to answer.
     """
-    with _make_client(service_url(url), key) as client:
+    try:
+        address = service_url(url)
+    except NoServiceOnHomeError:
+        if not may_start:
+            raise
+        with embedded_service() as own_url, _make_client(own_url, key) as client:
+            yield client, True
+        return
+    with _make_client(address, key) as client:
         answers = True
         try:
             client.ready()

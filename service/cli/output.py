@@ -9,6 +9,7 @@ Models, ops' authors and other clients wrote much of the text: control character
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -47,6 +48,12 @@ def print_wide(picture: Table | Tree) -> None:
     Text of others in it must have passed `escaping.clean_line`.
     """
     Console(width=WIDEST, highlight=False, emoji=False).print(picture)
+
+
+def fit(line: str) -> str:
+    """Cut a line of a list to the terminal's width; elsewhere it stays whole."""
+    columns = shutil.get_terminal_size().columns
+    return line if not sys.stdout.isatty() or len(line) <= columns else line[: columns - 3].rstrip() + "..."
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from warpsmith.kernels_db.spec.near_misses import suggest
 from warpsmith.service.cli.output import say
 from warpsmith.service.client.errors import MISUSE, CommandError, misuse
 
@@ -19,6 +20,7 @@ SearchArgument = Annotated[
 ]
 EXPECTED = "a search's id (sr_...), its name, or the name of its op"
 MOST_SHOWN = 20
+MOST_COMPARED = 200
 _ID = "sr_"
 
 
@@ -41,7 +43,7 @@ def find_search_id(
     found = [one for one in known if one.name == given] or [one for one in known if one.op_name == given]
     found = [one for one in found if one.archived_at is None] or found
     if not found:
-        misuse(field, given, f"{expected}; warpsmith searches lists them")
+        misuse(field, given, f"{expected}{_suggest(client, given)}; warpsmith searches lists them")
     if len(found) > 1:
         shown = [f"  {one.id}  {one.state:9}  {_described(one)}" for one in found[:MOST_SHOWN]]
         more = [f"  ... and {len(found) - MOST_SHOWN} more: warpsmith searches"] if len(found) > MOST_SHOWN else []
@@ -49,6 +51,12 @@ def find_search_id(
         raise CommandError("\n".join(lines), MISUSE)
     say(f"{given}: {found[0].id}, {found[0].state}, {_described(found[0])}")
     return found[0].id
+
+
+def _suggest(client: Client, given: str) -> str:
+    """Return which names of the newest searches, or of their ops, are like the one that was given."""
+    newest = client.searches(most=MOST_COMPARED)
+    return suggest(given, dict.fromkeys(name for one in newest for name in (one.name, one.op_name) if name)).rstrip("?")
 
 
 def find_search_ids(client: Client, given: Iterable[str], archived: Literal["yes", "any"] = "any") -> list[str]:

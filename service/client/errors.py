@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, NoReturn
 
 from warpsmith.kernels_db.spec.errors import placed
@@ -24,6 +25,17 @@ class ServiceUnreachableError(RuntimeError):
         super().__init__(
             f"url: found {url}, where nothing answers ({error}); expected a running service: "
             "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"
+        )
+
+
+class NoServiceOnHomeError(ServiceUnreachableError):
+    """No service runs on the home that was named; the one at the default address is another home's."""
+
+    def __init__(self, home: Path) -> None:
+        RuntimeError.__init__(
+            self,
+            f"WARPSMITH_HOME: found {home}, on which no service runs; expected a running service: start one with "
+            "`warpsmith up`, or name another with --url or WARPSMITH_URL",
         )
 
 

@@ -27,6 +27,7 @@ from warpsmith.service.documents.figures import (
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import Best, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
+from warpsmith.workers.search.tree import ENDED
 
 LONGEST_TITLE = 60
 LONGEST_REASON = 100
@@ -35,13 +36,15 @@ VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta
 ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched", "joined": "joined"}
 
 
-def describe_outcome(node: NodeSummary) -> str:
-    """Describe the outcome of a node: its speed-up, why it failed, or its state."""
+def describe_outcome(node: NodeSummary, *, ended: bool = False) -> str:
+    """Describe the outcome of a node: its speed-up, why it failed, or its state; `ended`: its search has ended."""
     if node.verdict == "accepted":
         return f"accepted {format_ratio(node.score, node.ci95)}"
     reason = f" ({shorten(node.reason, LONGEST_REASON)})" if node.reason else ""
     if node.verdict is not None:
         return f"{node.verdict} at {node.gate}{format_repairs(node.repairs)}{reason}"
+    if ended and node.state == "planned":
+        return "not tried"
     return f"{node.state}{reason}"
 
 
@@ -137,7 +140,8 @@ def build_tree(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
             label.append(f"#{node.seq} ", style="dim")
             label.append(shorten(node.title or "", LONGEST_TITLE))
             label.append(f" [{node.technique or 'no technique'}, round {node.round}]", style="dim")
-            label.append(f"  {describe_outcome(node)}", style=VERDICT_STYLE.get(node.verdict or "", "dim"))
+            outcome = describe_outcome(node, ended=search.state in ENDED)
+            label.append(f"  {outcome}", style=VERDICT_STYLE.get(node.verdict or "", "dim"))
             if node.verification != "none":
                 label.append(f"  verification {node.verification}", style="dim")
             if node.origin != "model":

@@ -13,7 +13,7 @@ from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.tries import TryDocument, TrySummary
 from warpsmith.workers.llm.base import ModelReply
 from warpsmith.workers.llm.reply.extract import blocks, defines_run
-from warpsmith.workers.llm.reply.parsing import Unreadable, code
+from warpsmith.workers.llm.reply.parsing import Unreadable, code, ideas, lessons
 from warpsmith.workers.search.tree import ENDED
 
 POLL_S = 0.2
@@ -26,6 +26,21 @@ def read_candidate_text(text: str) -> str:
     if any(defines_run(block.text) for block in blocks(text)):
         return code(ModelReply(text, None, None, None, None, None, 0.0))
     return text  # the gate names what is wrong with a file
+
+
+def find_fault(kind: str, text: str) -> str | None:
+    """Return why a reply is no answer to an ask of this kind; None where the search can read it."""
+    reply = ModelReply(text, None, None, None, None, None, 0.0)
+    try:
+        if kind == "ideate":
+            ideas(reply, 1)
+        elif kind == "reflect":
+            lessons(reply)
+        else:
+            code(reply)
+    except Unreadable as unreadable:
+        return unreadable.problem
+    return None
 
 
 def find_search_of_op(client: Client, op: Op) -> str:
@@ -64,7 +79,7 @@ def try_reply(client: Client, ask: AskDocument, reply: str, wait_s: float) -> Tr
             return None
         asked = client.create_try(ask.node_id, read_candidate_text(reply), "compile", ask.answered_by)
         return await_try(client, asked.id, wait_s)
-    except Unreadable:  # the search says so itself, and asks again
+    except Unreadable:  # sent as it is: the search says so, and asks again
         return None
     except (ProblemError, ServiceUnreachableError):  # a key that may not, a search that ended, a service that left
         return None

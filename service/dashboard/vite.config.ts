@@ -21,6 +21,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: true,
+    // The dashboard, and the API's reference, which the service serves at /docs.
+    rollupOptions: { input: ["index.html", "docs.html"] },
   },
   test: {
     environment: "jsdom",

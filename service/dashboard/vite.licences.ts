@@ -10,11 +10,15 @@ interface Lock {
   packages: Record<string, { version?: string; dev?: boolean; license?: string }>;
 }
 
-/** What the page is built from, as the lock file names it: every package that is not for development alone. */
+/** In the lock file, and in no page: a counter of installations, whose script is never run (.npmrc). */
+const NOT_BUNDLED = new Set(["@scarf/scarf"]);
+
+/** What the pages are built from, as the lock file names it: every package that is not for development alone. */
 export function collectLicences(root: string) {
   const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lock;
   return Object.entries(lock.packages)
     .filter(([path, entry]) => path.startsWith("node_modules/") && !entry.dev)
+    .filter(([path]) => !NOT_BUNDLED.has(path.slice("node_modules/".length)))
     .map(([path]) => {
       const folder = join(root, path);
       const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {

@@ -75,6 +75,8 @@ def _check_running(settings: ServiceSettings) -> Finding:
 
 def _check_model(settings: ServiceSettings) -> Finding:
     endpoint = settings.openai_base_url or "api.openai.com"
+    if settings.openai_base_url is not None and settings.openai_api_key is None:
+        return Finding("model", "ok", f"{settings.openai_model} at {endpoint}, without a key")
     if settings.openai_api_key is None and "OPENAI_API_KEY" not in os.environ:
         fix = (
             "set WARPSMITH_OPENAI_API_KEY (and WARPSMITH_OPENAI_BASE_URL), or search with --model agent or replay:FILE"

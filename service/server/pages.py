@@ -1,4 +1,4 @@
-"""The dashboard's built files, and its one page for the address of every page.
+"""The dashboard's built files, its one page for the address of every page, and the API's reference at /docs.
 
 They need no key: the files are the same for all callers, and get their data from the API.
 """
@@ -16,6 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 DIST = Path(__file__).resolve().parents[1] / "dashboard" / "dist"
 READING = frozenset({"GET", "HEAD"})
+DOCS = "docs.html"
+DOCS_PATHS = frozenset({"/docs", "/redoc"})
+"""Addresses at which people look for an API's reference: a page for every client, as from other FastAPI services."""
+
 API_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -84,9 +88,10 @@ class Dashboard:
             asset = name.startswith("assets/")
             found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if asset else "no-cache"
             return found
-        if not _wants_page(scope) or path.startswith("/assets/"):
+        docs = await self._find_file(DOCS, scope) if path.rstrip("/") in DOCS_PATHS else None
+        if docs is None and (not _wants_page(scope) or path.startswith("/assets/")):
             return None
-        page = await self.files.get_response("index.html", scope)
+        page = docs or await self.files.get_response("index.html", scope)
         page.headers["Cache-Control"] = "no-cache"
         return page
 

@@ -56,6 +56,8 @@ SPEC_TEXT: dict[str, Any] = {
     }
 }
 
+MOST_NAMES = 2000
+
 router = APIRouter(prefix="/v1/ops", tags=["ops"])
 
 
@@ -111,6 +113,23 @@ def list_ops(
     with service.db.reading() as session:
         found = page(listing.list_ops, session, limit=limit, after=after, name=name, team=asker.reads)
         return Page(items=[make_op_summary(row) for row in found.items], next=found.next)
+
+
+@router.get("/names", summary="List names of ops", responses=document_problems(InvalidInput))
+def list_op_names(
+    service: ServiceDependency,
+    asker: Asker,
+    *,
+    having: Annotated[
+        listing.HeldByOp | None,
+        Query(description="Only ops with searches that are not archived, with archived ones, or with kernels"),
+    ] = None,
+) -> list[str]:
+    """List the names of ops, each once, in the order of the alphabet: what a filter offers.
+
+    Of more than 2,000 names those of the newest ops."""
+    with service.db.reading() as session:
+        return sorted(listing.list_op_names(session, limit=MOST_NAMES, having=having, team=asker.reads))
 
 
 @router.get("/{op_id}", summary="One op", responses=document_problems(NotFound))

@@ -14,14 +14,16 @@ from warpsmith.service.cli.files import make_directory
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import plain, print_json, say, tell
 from warpsmith.service.cli.search_argument import EXPECTED, find_search_id
-from warpsmith.service.client.errors import CommandError, misuse
+from warpsmith.service.client.errors import MISUSE, CommandError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.trying import try_reply
+from warpsmith.service.client.trying import find_fault, try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
 ASK = "ak_"
 LONGEST = 100
+LONGEST_FAULT = 400
+ANSWERS = {"ideate": "ideas", "reflect": "lessons", "code": "code", "repair": "code"}
 
 
 def ask(
@@ -81,16 +83,22 @@ def tell_reply(
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the gate's and the compiler's word on code; 0: none.")
     ] = 15.0,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Send also what cannot be read as an answer; the search asks again.")
+    ] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Answer an ask. The first answer counts; the same one again is no error.
 
-    Code is compiled at once, where a judge of the target is up: what the gate or the compiler refuses is said here.
+    What cannot be read as an answer is refused, and the ask stays open. Code is compiled at once, where a judge of the
+    target is up: what the gate or the compiler refuses is said here.
     """
     text = _read_reply(reply)
     with connected(url, key) as client:
+        if not as_is:
+            _require_answer(client.ask(ask_id), text)
         document = client.answer(ask_id, text, answered_by)
         compiled = try_reply(client, document, text, wait)
     if as_json:
@@ -99,6 +107,18 @@ def tell_reply(
     tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
     if compiled is not None:
         print_try(compiled)
+
+
+def _require_answer(ask: AskDocument, text: str) -> None:
+    """End the command where an open ask would take a reply that the search cannot read."""
+    fault = find_fault(ask.kind, text) if ask.state == "open" else None
+    if fault is not None:
+        wanted = ANSWERS.get(ask.kind, "code")
+        raise CommandError(
+            f"FILE: found no {wanted}, which ask {ask.id} wants: {clean_line(fault, LONGEST_FAULT)} The ask is still "
+            f"open. Its prompt ends with the form: warpsmith ask {ask.id}",
+            MISUSE,
+        )
 
 
 def format_prompt(document: AskDocument) -> str:

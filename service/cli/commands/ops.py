@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +18,7 @@ from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.judge_progress import show_progress
 from warpsmith.service.cli.op_argument import load_named_op
 from warpsmith.service.cli.options import Json, Key, OpArgument, Url
-from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.cli.output import fit, print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, CommandError
 from warpsmith.service.local.examples import list_examples
 from warpsmith.service.local.judging import judge_once
@@ -117,8 +119,20 @@ def examples(as_json: Json = False) -> None:
     if as_json:
         print_json([{"name": op.name, "path": str(path), "description": op.description} for path, op in found])
         return
-    for path, op in found:
-        tell(f"{op.name:24} {path}  {op.description or ''}".rstrip())
+    shown = [(op.name, _from_here(path), _first_sentence(op.description or "")) for path, op in found]
+    names, paths = (max(len(row[column]) for row in shown) for column in (0, 1))
+    for name, place, summary in shown:
+        tell(fit(f"{name:{names}}  {place:{paths}}  {summary}".rstrip()))
+
+
+def _from_here(path: Path) -> str:
+    """Return the path as it is typed in this directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.:])\s", text, maxsplit=1)[0]
 
 
 @app.command("list")

@@ -31,7 +31,16 @@ let tree = fold(EMPTY_TREE, search.page(search.rows));
 sessionStorage.clear();
 const root = createRoot(document.getElementById("root") as HTMLElement);
 const show = () =>
-  root.render(<TreeView searchId="sr_bench" tree={tree} selected={null} onOpen={() => undefined} />);
+  root.render(
+    <TreeView
+      searchId="sr_bench"
+      tree={tree}
+      selected={null}
+      onOpen={() => undefined}
+      filled={false}
+      onFill={() => undefined}
+    />,
+  );
 show();
 
 function canvas(): HTMLElement {

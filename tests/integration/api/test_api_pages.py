@@ -16,6 +16,7 @@ from warpsmith.service.server.app import create_app
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 INDEX = "<!doctype html><title>Warpsmith</title>"
+DOCS = "<!doctype html><title>REST API</title>"
 SECRET = "nobody may read this"
 
 
@@ -24,6 +25,7 @@ def dist(tmp_path: Path) -> Path:
     dist = tmp_path / "dist"
     (dist / "assets").mkdir(parents=True)
     (dist / "index.html").write_text(INDEX)
+    (dist / "docs.html").write_text(DOCS)
     (dist / "assets" / "index-B1d9.js").write_text("export {};")
     (dist / "favicon.svg").write_text("<svg/>")
     (tmp_path / "secret.txt").write_text(SECRET)
@@ -49,6 +51,26 @@ def test_every_address_of_a_page_is_the_one_page(client: TestClient, path: str) 
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache"
     assert client.head(path, headers=HTML).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/", "/redoc"])
+@pytest.mark.parametrize("headers", [HTML, {}, {"Accept": "application/json"}])
+def test_the_reference_of_the_api_is_where_people_look_for_it(
+    client: TestClient, path: str, headers: dict[str, str]
+) -> None:
+    response = client.get(path, headers=headers)
+    assert (response.status_code, response.text) == (200, DOCS)
+    assert (
+        response.headers["content-security-policy"] == client.get("/", headers=HTML).headers["content-security-policy"]
+    )
+    assert response.headers["cache-control"] == "no-cache"
+
+
+def test_the_reference_of_the_api_needs_no_key_and_its_document_does(tmp_path: Path, dist: Path) -> None:
+    with TestClient(create_app(settings_for(tmp_path, auth="always"), dashboard=dist), base_url=BASE_URL) as client:
+        migrate(client.app.state.service.db)  # type: ignore[attr-defined] # it is this application
+        assert client.get("/docs").status_code == 200
+        problem(client.get("/openapi.json"), 401, "key-required")
 
 
 def test_a_page_may_load_its_own_files_alone(client: TestClient) -> None:

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from tests.support.api_support import application, seed, served, settings_for
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.cli import run
+from warpsmith.service.client.trying import find_fault
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 
@@ -138,20 +139,43 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(
     for content, message in (
         (b" \n", "a reply that is not empty"),
         (b"\xff", "text in UTF-8 (invalid start byte at byte 0)"),
+        (b"hello", "FILE: found no code, which ask ak_0 wants: There is no fenced code block in the reply"),
+        (b"```python\nx = 1\n```", "No code block defines the entry point `def run(...)`"),
     ):
         reply.write_bytes(content)
         assert message in desk("tell", "ak_0", str(reply), code=2)[1]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("größer\n".encode()), encoding="ascii"))
+    assert desk.document("ask", "ak_0")["state"] == "open"
+    answer = "def run(x, y, out):\n    pass  # größer\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), encoding="ascii"))
     assert desk("tell", "ak_0", "-", "--by", "ada")[0].startswith("ask ak_0 is answered: ")
     assert "no open asks" in desk("ask", "sr_seed")[1]
     shown = desk("ask", "ak_0")[0]
-    assert shown.endswith("--- reply of ada ---\ngrößer\n\n")
+    assert shown.endswith(f"--- reply of ada ---\n{answer}\n")
+
+
+def test_what_cannot_be_read_is_sent_as_it_is_where_that_is_asked_for(desk: Desk, tmp_path: Path) -> None:
+    reply = tmp_path / "reply.txt"
+    reply.write_text("I do not know.")
+    assert desk("tell", "ak_0", str(reply), "--as-is")[0].startswith("ask ak_0 is answered: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "good"),
+    [
+        ("ideate", '[{"technique": "fusion", "title": "One pass", "mechanism": "Read once."}]'),
+        ("reflect", '[{"lesson": "Short loops win.", "evidence": "#3 over #2"}]'),
+        ("repair", "```python\ndef run(x, out):\n    pass\n```"),
+    ],
+)
+def test_an_answer_is_read_as_what_was_asked_for(kind: str, good: str) -> None:
+    assert find_fault(kind, good) is None
+    assert find_fault(kind, "Let me think about it.") is not None
 
 
 def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> None:
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
-    first.write_text("one")
-    second.write_text("two")
+    first.write_text("def run(x, y, out):\n    pass  # one\n")
+    second.write_text("def run(x, y, out):\n    pass  # two\n")
     desk("tell", "ak_0", str(first), "--by", "ada")
     desk("tell", "ak_0", str(first), "--by", "bob")
     err = desk("tell", "ak_0", str(second), "--by", "bob", code=1)[1]
@@ -162,7 +186,7 @@ def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> N
 
 def test_an_answer_to_an_expired_ask_is_told_where_to_go(desk: Desk, tmp_path: Path) -> None:
     reply = tmp_path / "reply.txt"
-    reply.write_text("one")
+    reply.write_text("def run(x, y, out):\n    pass\n")
     desk.expire("ak_0")
     problem = desk.document("tell", "ak_0", str(reply), code=1)["error"]["problem"]
     assert f"{problem['replaced_by']}, which is open and asks the same: answer that one" in problem["detail"]

@@ -177,6 +177,8 @@ def test_a_search_is_named_by_its_op_and_by_its_own_name(place: Any) -> None:
         2,
         True,
     )
+    assert "its op; did you mean Long rows; warpsmith searches lists them" in said("tree", "Lomg rows")[2]
+    assert "did you mean add_relu;" in said("pause", "add_rleu")[2]
     assert said("tree", "sr_none")[0] == 1
 
 

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event, select, update
 
 from tests.services import on_both_databases
 from tests.support.steps_support import OP, Driver, call, create
@@ -14,7 +14,7 @@ from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from warpsmith.kernels_db.store.tables import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
+from warpsmith.kernels_db.store.tables import KernelRow, NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
 from warpsmith.workers import steps
 
 
@@ -130,8 +130,33 @@ def test_names_of_ops_come_once_each_and_without_their_specs(db: Database) -> No
     with db.reading() as session:
         assert listing.list_op_names(session, limit=9) == ["tanh", "gelu", "relu"]
         assert listing.list_op_names(session, limit=2) == ["tanh", "gelu"]
-    assert len([statement for statement in asked if "FROM ops" in statement]) == 2
+        for having in ("searches", "archived", "kernels"):
+            assert listing.list_op_names(session, limit=9, having=having) == []
+    assert len([statement for statement in asked if "FROM ops" in statement]) == 5
     assert not any("ops.spec" in statement for statement in asked)
+
+
+@on_both_databases("db")
+def test_names_of_ops_with_searches_or_kernels_are_asked_for(db: Database) -> None:
+    archived = create(db, now=1.0)
+    Driver(db, archived).run()
+    with db.writing() as session:
+        session.add(OpRow(id="op_idle", name="idle", digest="idle", spec={}, created_at=0.0))
+
+    def found(**filters: Any) -> list[list[str]]:
+        with db.reading() as session:
+            return [
+                listing.list_op_names(session, limit=9, having=having, **filters)
+                for having in ("searches", "archived", "kernels")
+            ]
+
+    assert found() == [["add_relu"], [], ["add_relu"]]
+    with db.writing() as session:
+        session.get_one(SearchRow, archived).archived_at = 9.0
+        for table in (SearchRow, KernelRow):
+            session.execute(update(table).values(team="theirs"))
+    assert found() == [[], ["add_relu"], ["add_relu"]]
+    assert found(team="ours") == [[], [], []]
 
 
 @on_both_databases("db")

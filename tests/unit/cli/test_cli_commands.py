@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -143,6 +144,18 @@ def test_examples_are_listed(said: Any) -> None:
     code, out, _ = said("ops", "examples", "--json")
     assert code == 0
     assert {"layer_norm", "fused_add_mul_relu", "attention"} <= {item["name"] for item in json.loads(out)}
+
+
+def test_examples_are_a_line_each_as_wide_as_the_terminal(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = said("ops", "examples")[1].splitlines()
+    [softmax] = [line for line in lines if line.startswith("softmax ")]
+    assert softmax.split()[1] == "examples/softmax.yaml"  # as it is typed here
+    assert len({line.index("examples/") for line in lines}) == 1
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "90")
+    lines = said("ops", "examples")[1].splitlines()
+    assert max(map(len, lines)) <= 90
+    assert any(line.endswith("...") for line in lines)
 
 
 def test_a_file_that_is_not_there(said: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY, compose, images
+from warpsmith.service.api.options import list_providers
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.queue import celery_app
@@ -22,11 +23,8 @@ from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
 from warpsmith.workers.settings import Settings
 
-REQUIRED = {
-    "WARPSMITH_DB_PASSWORD": "db-secret",
-    "WARPSMITH_REDIS_PASSWORD": "redis-secret",
-    "WARPSMITH_OPENAI_API_KEY": "model-secret",
-}
+REQUIRED = {"WARPSMITH_DB_PASSWORD": "db-secret", "WARPSMITH_REDIS_PASSWORD": "redis-secret"}
+WITH_KEY = {**REQUIRED, "WARPSMITH_OPENAI_API_KEY": "model-secret"}
 JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
 OURS = ("migrate", "api", "worker-model", "reconciler", "beat", *JUDGES)
 DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
@@ -36,7 +34,9 @@ FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "hos
 SWITCHED_ON = {"reverify_interval_s": "600"}
 """Settings with another default here, which the host may change."""
 
-AT_THE_MODEL = {"openai_api_key", "openai_base_url"}
+AT_THE_MODEL = {"openai_api_key": ("worker-model",), "openai_base_url": ("api", "worker-model")}
+"""Settings of the model's endpoint, and who gets them: without a key the API must know that the endpoint needs none."""
+
 PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm(@sha256:[0-9a-f]{64})?$")
 
 
@@ -124,7 +124,8 @@ def test_servers_are_not_root_and_write_to_their_volume_alone(services: dict[str
     assert service["pids_limit"] > 0
 
 
-def test_only_the_model_worker_has_the_models_key(services: dict[str, Any]) -> None:
+def test_only_the_model_worker_has_the_models_key() -> None:
+    services = compose.load(WITH_KEY)["services"]
     holders = [name for name, service in services.items() if "model-secret" in str(service)]
     assert holders == ["worker-model"]
 
@@ -136,7 +137,7 @@ def told(field: str) -> dict[str, str | None]:
     return {service: services[service]["environment"].get(name) for service in OURS}
 
 
-@pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - FIXED - AT_THE_MODEL - {"model_prices"}))
+@pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - FIXED - set(AT_THE_MODEL) - {"model_prices"}))
 def test_every_shared_setting_reaches_every_process(field: str) -> None:
     assert told(field) == dict.fromkeys(OURS, "x-7")
 
@@ -147,14 +148,36 @@ def test_every_setting_of_the_api_reaches_it_alone(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", sorted(AT_THE_MODEL))
-def test_every_setting_of_the_endpoint_reaches_the_model_worker_alone(field: str) -> None:
-    assert told(field) == {name: "x-7" if name == "worker-model" else None for name in OURS}
+def test_every_setting_of_the_endpoint_reaches_those_who_need_it(field: str) -> None:
+    given = {name: value for name, value in told(field).items() if value == "x-7"}
+    assert tuple(given) == AT_THE_MODEL[field]
+
+
+@pytest.mark.parametrize(
+    ("given", "ready"),
+    [
+        ({}, False),
+        ({"WARPSMITH_OPENAI_API_KEY": "model-secret"}, True),
+        ({"WARPSMITH_OPENAI_BASE_URL": "http://gpu7:8000/v1"}, True),
+    ],
+)
+def test_the_api_knows_whether_there_is_a_model(
+    given: dict[str, str], ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in compose.load({**REQUIRED, **given})["services"]["api"]["environment"].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("WARPSMITH_MODEL_PRICES")  # a file of the container
+    assert {each.name: each.ready for each in list_providers(ServiceSettings())} == {
+        "openai": ready,
+        "agent": True,
+        "replay": True,
+    }
 
 
 def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, Any]) -> None:
     for name in OURS:
         ours = {key for key in services[name]["environment"] if key.startswith("WARPSMITH_")}
-        fields = FIXED | AT_THE_MODEL | {"model_prices"} | set(SWITCHED_ON)
+        fields = FIXED | set(AT_THE_MODEL) | {"model_prices"} | set(SWITCHED_ON)
         assert ours <= {f"WARPSMITH_{field.upper()}" for field in fields}, name
 
 

@@ -254,6 +254,12 @@ def test_the_tree_marks_the_path_to_the_best_and_shows_failures() -> None:
     assert any("#3 idea 3 [vectorise, round 1]" in line and "verification passed" in line for line in lines)
 
 
+def test_what_was_planned_when_the_search_ended_was_not_tried() -> None:
+    nodes = [node(0, None), node(1, 0, state="planned", verdict=None)]
+    assert "round 1]  planned" in text_of(build_tree(search(), nodes))
+    assert "round 1]  not tried" in text_of(build_tree(search(state="finished"), nodes))
+
+
 def test_titles_are_text_not_markup() -> None:
     shown = text_of(build_tree(search(), [node(0, None), node(1, 0, title="[bold]x[/bold] [/]")]))
     assert "[bold]x[/bold] [/]" in shown

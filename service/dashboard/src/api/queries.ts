@@ -47,7 +47,7 @@ export const keys = {
   kernel: (id: string) => ["kernel", id] as const,
   asks: (filters: AskFilters = {}) => ["asks", filters] as const,
   ask: (id: string) => ["ask", id] as const,
-  ops: () => ["ops"] as const,
+  opNames: (having: string) => ["ops", "names", having] as const,
   op: (id: string) => ["op", id] as const,
   pools: () => ["pools"] as const,
   imports: () => ["imports"] as const,
@@ -160,13 +160,11 @@ export function useAsk(id: string) {
   });
 }
 
-export function useOps() {
-  return useInfiniteQuery({
-    queryKey: keys.ops(),
-    queryFn: ({ pageParam, signal }) =>
-      answer(api.GET("/v1/ops", { params: { query: listQuery({}, pageParam) }, signal })),
-    ...following,
-    getNextPageParam: (page) => page.next ?? undefined,
+/** The names of ops that have searches or kernels: what a list of these can be filtered by. */
+export function useOpNames(having: "searches" | "archived" | "kernels") {
+  return useQuery({
+    queryKey: keys.opNames(having),
+    queryFn: ({ signal }) => answer(api.GET("/v1/ops/names", { params: { query: { having } }, signal })),
   });
 }
 

@@ -1,5 +1,5 @@
 import { type ReactNode, useEffect, useState } from "react";
-import { items, useOps, useOptions } from "../api/queries";
+import { useOpNames, useOptions } from "../api/queries";
 import { Button, format, TextInput, visible } from "../design";
 import { useMedia } from "../design/media";
 import styles from "./ListTools.module.css";
@@ -75,16 +75,22 @@ export function Choice({ label, all, options, names, value, onChange }: ChoicePr
   );
 }
 
+interface OpAndTargetProps {
+  listing: Listing;
+  /** What is listed: only ops that have some are offered. */
+  of: "searches" | "archived" | "kernels";
+}
+
 /** The filters of lists whose rows have an op and a target. */
-export function OpAndTarget({ listing: { params, set } }: { listing: Listing }) {
-  const ops = useOps();
+export function OpAndTarget({ listing: { params, set }, of }: OpAndTargetProps) {
+  const ops = useOpNames(of);
   const options = useOptions();
   return (
     <>
       <Choice
         label="Op"
         all="All ops"
-        options={[...new Set(items(ops.data).map((op) => op.name))].sort()}
+        options={ops.data ?? []}
         value={params.get("op")}
         onChange={(op) => set({ op })}
       />

@@ -135,6 +135,7 @@ function Footer() {
       <span>
         Warpsmith <Untrusted text={health?.version} />
       </span>
+      <a href="/docs">REST API</a>
       <Link to="/about">About and licences</Link>
     </footer>
   );

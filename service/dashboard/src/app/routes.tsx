@@ -1,3 +1,4 @@
+import { useEffect } from "react";
 import type { RouteObject } from "react-router";
 import { Skeleton } from "../design";
 import { ErrorPage, NotFoundPage } from "./ErrorPage";
@@ -7,6 +8,12 @@ import { Shell } from "./Shell";
 const page = (load: () => Promise<{ default: React.ComponentType }>) => async () => ({
   Component: (await load()).default,
 });
+
+/** Asks the service for an address that is a page of its own: one comes here from the login alone. */
+function Leave() {
+  useEffect(() => location.reload(), []);
+  return <Skeleton lines={6} />;
+}
 
 export const routes: RouteObject[] = [
   {
@@ -31,6 +38,7 @@ export const routes: RouteObject[] = [
           { path: "system", lazy: page(() => import("../pages/system")) },
           { path: "about", lazy: page(() => import("../pages/about")) },
           { path: "login", lazy: page(() => import("../pages/login")) },
+          { path: "docs", Component: Leave },
           { path: "*", Component: NotFoundPage },
         ],
       },

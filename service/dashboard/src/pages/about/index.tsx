@@ -16,7 +16,8 @@ export default function AboutPage() {
           License 2.0.
         </p>
         <p>
-          The API describes itself at <a href="/openapi.json">/openapi.json</a>.
+          The REST API can be read and tried at <a href="/docs">/docs</a>; the document behind it is{" "}
+          <a href="/openapi.json">/openapi.json</a>.
         </p>
       </Card>
       <Licences />
@@ -32,7 +33,7 @@ function Licences() {
   return (
     <Card title="Third-party licences">
       <p className={styles.prose}>
-        This page is built from {licences.length} packages: {kinds().join(", ")}. Open one to read its
+        These pages are built from {licences.length} packages: {kinds().join(", ")}. Open one to read its
         licence.
       </p>
       <div className={styles.find}>

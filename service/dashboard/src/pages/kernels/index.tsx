@@ -71,7 +71,7 @@ function KernelFilters({ listing }: { listing: Listing }) {
   const onText = useCallback((text: string) => set({ text }, { replace: true }), [set]);
   return (
     <Filters>
-      <OpAndTarget listing={listing} />
+      <OpAndTarget listing={listing} of="kernels" />
       <Choice
         label="Language"
         all="All languages"

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import { ProblemError } from "../../api/problem";
 import type { SearchDocument } from "../../api/queries";
+import { baselineName } from "../../app/SpeedUp";
 import { Tags } from "../../app/Tags";
 import { ButtonLink, Card, EmptyState, ErrorNotice, format, StateBadge, Time, Untrusted } from "../../design";
 import { ENDED } from "./ended";
@@ -103,7 +104,7 @@ function Best({ search }: { search: SearchDocument }) {
         {Object.entries(best.speedup).map(([baseline, ratio]) => (
           <div key={baseline}>
             <dt>
-              over <Untrusted text={format.words(baseline)} />
+              over <Untrusted text={baselineName(baseline)} />
             </dt>
             <dd>{format.speedup(ratio, best.speedup_ci95?.[baseline])}</dd>
           </div>

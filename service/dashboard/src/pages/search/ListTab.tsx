@@ -1,6 +1,8 @@
 import { Loading } from "../../app/Page";
-import { EmptyState } from "../../design";
+import { Button, download, EmptyState } from "../../design";
+import { csvOf } from "./list/csv";
 import { NodeList } from "./list/NodeList";
+import styles from "./Search.module.css";
 import { useSearchTree } from "./tree/rows";
 import { useView } from "./view";
 
@@ -14,7 +16,14 @@ export function ListTab({ searchId }: { searchId: string }) {
         tree.rootId === null ? (
           <EmptyState title="No nodes yet">The first appears when a worker takes the search up.</EmptyState>
         ) : (
-          <NodeList key={searchId} tree={tree} selected={nodeId} onOpen={setNode} />
+          <>
+            <div className={styles.listTools}>
+              <Button onClick={() => download(`${searchId}.csv`, csvOf(tree), "text/csv")}>
+                Download as CSV
+              </Button>
+            </div>
+            <NodeList key={searchId} tree={tree} selected={nodeId} onOpen={setNode} />
+          </>
         )
       }
     </Loading>

@@ -76,7 +76,7 @@ function SearchFilters({ listing }: { listing: Listing }) {
   return (
     <Filters>
       <Chips label="States" options={STATES} chosen={statesOf(params)} onChange={(state) => set({ state })} />
-      <OpAndTarget listing={listing} />
+      <OpAndTarget listing={listing} of={params.get("archived") === "yes" ? "archived" : "searches"} />
       <TagFilter listing={listing} />
       <Choice
         label="Archive"

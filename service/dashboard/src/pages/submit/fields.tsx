@@ -1,6 +1,7 @@
 import { useTags } from "../../api/labels";
 import type { OptionsDocument } from "../../api/queries";
 import { LANGUAGES } from "../../app/languages";
+import { judgeCommand } from "../../app/workers";
 import { Card, Checkbox, Field, format, Select, TextInput, Untrusted, visible } from "../../design";
 import { TRY_SECONDS } from "../search/limits";
 import { parseTags } from "../search/steer/labels";
@@ -68,7 +69,7 @@ export function TargetCard({ draft, options, change, problem }: FieldsProps) {
       {target && alive === 0 && (
         <p className={styles.warning}>
           No judge for <Untrusted text={target} /> is alive. The search would wait until one starts, on a host
-          that has the device: <code>python -P -m warpsmith.workers.queue worker -Q {queueOf(target)}</code>
+          that has the device: <code>{judgeCommand(target)}</code>
         </p>
       )}
     </Card>
@@ -77,11 +78,6 @@ export function TargetCard({ draft, options, change, problem }: FieldsProps) {
 
 function workers(count: number): string {
   return count === 1 ? "1 live worker" : `${count} live workers`;
-}
-
-/** The queue of a target's judges; a name that is no target's is left as a gap. */
-function queueOf(target: string): string {
-  return /^[a-z]+:[\w.]+$/.test(target) ? `judge.${target.replace(":", "-")}` : "judge.TARGET";
 }
 
 export function PolicyCard({

@@ -1,6 +1,7 @@
 /** What is wrong in the house, and what to do about it. Pure. */
 
 import type { SystemDocument, WorkerDocument } from "../../api/queries";
+import { judgeCommand } from "../../app/workers";
 import { format } from "../../design";
 
 export interface Finding {
@@ -59,7 +60,7 @@ function nobody(workers: readonly WorkerDocument[]): Finding {
 export function commandFor({ name, role, target }: Pick<Queue, "name" | "role" | "target">): string {
   const celery = (rest: string) => `python -P -m warpsmith.workers.queue worker -Q ${name} ${rest}`;
   if (role === "model") return celery("-n model@%h --pool prefork -c 4");
-  return `warpsmith worker --gpu ${target?.startsWith("cuda") ? "all" : "none"}`;
+  return judgeCommand(target);
 }
 
 function stalled(queue: Queue): Finding[] {

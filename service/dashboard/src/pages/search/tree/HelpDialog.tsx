@@ -10,6 +10,7 @@ const KEYS: readonly [string[], string][] = [
   [["Home"], "to the root"],
   [["B"], "to the best node"],
   [["F"], "the whole tree"],
+  [["W"], "fill the window with the tree; again, or Escape, for the page"],
   [["+", "-"], "nearer, farther"],
   [["Shift+←", "→", "↑", "↓"], "move the view"],
   [["/"], "find: a title, a technique, #12, accepted, pinned"],

@@ -37,6 +37,10 @@ export function Legend() {
         <span className={styles.path} />
         path to the best
       </li>
+      <li>
+        <span className={styles.star}>★</span>
+        the best
+      </li>
     </ul>
   );
 }

@@ -1,7 +1,7 @@
-import { useMemo } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { useSearchParams } from "react-router";
 import { Loading } from "../../../app/Page";
-import { EmptyState } from "../../../design";
+import { classes, EmptyState } from "../../../design";
 import { useView } from "../view";
 import { FilterBar } from "./FilterBar";
 import { filtersOf, shownOf } from "./filters";
@@ -32,10 +32,26 @@ function Filtered({ searchId, tree }: { searchId: string; tree: SearchTree }) {
   const [params] = useSearchParams();
   const filters = useMemo(() => filtersOf(params), [params]);
   const shown = useMemo(() => shownOf(tree, filters), [tree, filters]);
+  const [filled, setFilled] = useState(false);
+  /** A node opens on the page, beside the tree. */
+  const open = useCallback(
+    (id: string) => {
+      setFilled(false);
+      setNode(id);
+    },
+    [setNode],
+  );
   return (
-    <div className={styles.tab}>
+    <div className={classes(styles.tab, filled && styles.filled)}>
       <FilterBar tree={tree} shown={shown} filters={filters} set={set} />
-      <TreeView searchId={searchId} tree={shown.tree} selected={nodeId} onOpen={setNode} />
+      <TreeView
+        searchId={searchId}
+        tree={shown.tree}
+        selected={nodeId}
+        onOpen={open}
+        filled={filled}
+        onFill={setFilled}
+      />
     </div>
   );
 }

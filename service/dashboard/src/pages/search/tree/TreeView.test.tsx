@@ -38,11 +38,20 @@ beforeEach(() => {
 });
 
 function show(tree: SearchTree, selected: string | null = null) {
-  const onOpen = vi.fn();
-  render(<TreeView searchId="sr_1" tree={tree} selected={selected} onOpen={onOpen} />);
+  const [onOpen, onFill] = [vi.fn(), vi.fn()];
+  render(
+    <TreeView
+      searchId="sr_1"
+      tree={tree}
+      selected={selected}
+      onOpen={onOpen}
+      filled={false}
+      onFill={onFill}
+    />,
+  );
   const drawing = screen.getByRole("application");
   const press = (key: string, shiftKey = false) => fireEvent.keyDown(drawing, { key, shiftKey });
-  return { drawing, press, onOpen };
+  return { drawing, press, onOpen, onFill };
 }
 
 it("says what the tree holds", () => {
@@ -92,4 +101,13 @@ it("draws titles with invisible characters escaped, also that of the selected no
   show(treeFrom([row(0, null), row(1, 0, { title: "a\u202eb <img>" })]), "n1");
   await vi.waitFor(() => expect(written).toContain("#1 a\\u{202e}b <img>"));
   expect(written.some((text) => text.includes("\u202e"))).toBe(false);
+});
+
+it("fills the window by W and by its button, and goes back by Escape", () => {
+  const { press, onFill } = show(small());
+  press("w");
+  screen.getByRole("button", { name: /^Fill the window/ }).click();
+  expect(onFill.mock.calls).toEqual([[true], [true]]);
+  press("Escape");
+  expect(onFill).toHaveBeenLastCalledWith(false);
 });

@@ -21,11 +21,14 @@ interface TreeViewProps {
   /** The node that is open beside the tree. */
   selected: string | null;
   onOpen: (id: string) => void;
+  /** Whether the tree fills the window. */
+  filled: boolean;
+  onFill: (filled: boolean) => void;
 }
 
 const NONE: ReadonlySet<string> = new Set();
 
-export function TreeView({ searchId, tree, selected, onOpen }: TreeViewProps) {
+export function TreeView({ searchId, tree, selected, onOpen, filled, onFill }: TreeViewProps) {
   const [collapsed, setCollapsed] = useState<ReadonlySet<string>>(() => new Set(recall(searchId).collapsed));
   const [cursor, setCursor] = useState<string | null>(selected);
   const [focused, setFocused] = useState(false);
@@ -125,6 +128,12 @@ export function TreeView({ searchId, tree, selected, onOpen }: TreeViewProps) {
       case "fit":
         stage.fit();
         break;
+      case "fill":
+        onFill(!filled);
+        break;
+      case "leave":
+        onFill(false);
+        break;
       case "find":
         finder.current?.select();
         break;
@@ -177,6 +186,12 @@ export function TreeView({ searchId, tree, selected, onOpen }: TreeViewProps) {
             label="Fit the whole tree (F)"
             icon={<Icon name="fit" />}
             onClick={() => stage?.fit()}
+          />
+          <IconButton
+            label={filled ? "Back to the page (W)" : "Fill the window (W)"}
+            icon={<Icon name="fill" />}
+            aria-pressed={filled}
+            onClick={() => onFill(!filled)}
           />
           <IconButton
             label="Go to the best (B)"

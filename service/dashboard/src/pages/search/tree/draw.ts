@@ -120,7 +120,8 @@ function drawNodes(ink: Ink, scene: Scene, detail: Detail, places: readonly Plac
     node(ink, scene, detail, place);
     if (row.mark === "pinned") drawPin(ink, x, y, r, palette);
     if (row.mark === "banned") drawBan(ink, x, y, r, palette);
-    if (row.id === tree.bestId) drawStar(ink, x, y, r, palette);
+    // Where nodes have titles the star is in the best one's: above the node it would hide the one there.
+    if (row.id === tree.bestId && !detail.titles) drawStar(ink, x, y, r, palette);
   }
 }
 
@@ -187,7 +188,7 @@ function drawTitle(ink: Ink, scene: Scene, detail: Detail, place: Place): void {
   if (room < 28) return;
   const quiet = LOOKS[kind].quiet;
   const font = scene.lit.has(row.id) ? palette.bold : palette.title;
-  const title = texts.cut(numbered(row), font, room);
+  const title = texts.cut(numbered(row, scene.tree), font, room);
   // One line stands in the middle and interrupts its stem, so that rows next to each other keep clear; of two, the stem
   // is between them.
   const base = detail.scores ? y - 5 : y + palette.line * 0.28;
@@ -215,12 +216,13 @@ export function titleWidth(scene: Scene, place: Place): number {
   if (!detail.titles) return 0;
   const { x, room } = titleBox(scene, detail, place);
   const font = scene.lit.has(row.id) ? scene.palette.bold : scene.palette.title;
-  return x - toScreen(scene.camera, place).x + scene.texts.cut(numbered(row), font, room).width;
+  return x - toScreen(scene.camera, place).x + scene.texts.cut(numbered(row, scene.tree), font, room).width;
 }
 
-/** The number that the command line takes (`SEARCH#12`) comes first: it is never cut. */
-function numbered(row: TreeRow): string {
-  return row.seq === 0 ? titleOf(row) : `#${row.seq} ${titleOf(row)}`;
+/** The number that the command line takes (`SEARCH#12`) comes first: it is never cut. The best has a star before it. */
+function numbered(row: TreeRow, tree: SearchTree): string {
+  const star = row.id === tree.bestId ? "\u2605 " : "";
+  return row.seq === 0 ? star + titleOf(row) : `${star}#${row.seq} ${titleOf(row)}`;
 }
 
 /** How far from a node's middle the sign of what it hides reaches; null where it hides nothing. */

@@ -13,6 +13,7 @@ it("walks with arrows, and moves the view with Shift", () => {
 it("knows its letters in both cases, and ? and + as Shift makes them", () => {
   expect(press("b")).toEqual({ does: "best" });
   expect(press("B", { shiftKey: true })).toEqual({ does: "best" });
+  expect(press("w")).toEqual({ does: "fill" });
   expect(press("?", { shiftKey: true })).toEqual({ does: "help" });
   expect(press("+", { shiftKey: true })).toMatchObject({ does: "zoom" });
   expect(press("n")).toEqual({ does: "match", by: 1 });

@@ -7,7 +7,7 @@ type Command =
   | { does: "pan"; dx: number; dy: number }
   | { does: "zoom"; factor: number }
   | { does: "match"; by: 1 | -1 }
-  | { does: "open" | "fold" | "root" | "best" | "fit" | "find" | "help" };
+  | { does: "open" | "fold" | "root" | "best" | "fit" | "fill" | "leave" | "find" | "help" };
 
 export const ZOOM = 1.4;
 const PAN = 80;
@@ -32,6 +32,8 @@ const PLAIN: ReadonlyMap<string, Command> = new Map([
   ["Home", { does: "root" }],
   ["b", { does: "best" }],
   ["f", { does: "fit" }],
+  ["w", { does: "fill" }],
+  ["Escape", { does: "leave" }],
   ["/", { does: "find" }],
   ["?", { does: "help" }],
   ["+", { does: "zoom", factor: ZOOM }],
