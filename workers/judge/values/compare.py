@@ -325,7 +325,7 @@ def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 class _Outcome(NamedTuple):
-    """Of one slice: sums of squares of errors and of expected values, how many elements are wrong, the largest error."""
+    """Of one slice: sums of squares of errors and of expected values, how many are wrong, the largest error."""
 
     error_squares: float
     squares: float
