@@ -34,7 +34,7 @@ from pathlib import Path
 
 from benchmarks.showcase import columns
 from warpsmith.kernels_db.formats.flashinfer.made_workload import made_workload
-from warpsmith.kernels_db.formats.flashinfer.objects import objects
+from warpsmith.kernels_db.formats.flashinfer.objects import objects, undeclared
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.documents import Job
@@ -132,6 +132,7 @@ def _made_workload(files: Sequence[RawFile], axes: Mapping[str, int | float]) ->
     """Return a file with a Workload of the sizes in `axes` that the Definition has."""
     (definition,) = (item for file in files for item in objects(file) if item.kind == "Definition")
     free = {name for name, axis in definition.members("axes").items() if axis.get("type") == "var"}
+    free |= set(undeclared(definition))
     scalars = {name for name, item in definition.members("inputs").items() if item.get("shape") is None}
     return made_workload(files, {name: axes[name] for name in axes if name in free | scalars}).file
 

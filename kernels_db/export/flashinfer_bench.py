@@ -9,6 +9,7 @@ package, and an entry `main.py::run` that returns the outputs.
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -268,7 +269,8 @@ def _workload(op: Op, resolved: ResolvedWorkload) -> dict[str, Any]:
 def _evaluation(kernel: ExportedKernel, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a workload's results as the format's Evaluation.
 
-    Warpsmith measures no largest absolute error, so that is not a number; `extra` explains the relative one.
+    `extra` explains the relative error. The largest absolute one is not a number where the judge did not say it: of
+    kernels that were verified before it did, and of results that have steps.
     """
     return {
         "status": "PASSED",
@@ -280,7 +282,7 @@ def _evaluation(kernel: ExportedKernel, row: Mapping[str, Any]) -> dict[str, Any
         "log": "",
         "correctness": {
             "max_relative_error": "NaN" if row["error"]["candidate"] is None else row["error"]["candidate"],
-            "max_absolute_error": "NaN",
+            "max_absolute_error": _number(row["error"].get("absolute")),
             "extra": {"relative_error": "L2, against the reference in float64", **row["error"]},
         },
         "performance": {
@@ -289,6 +291,11 @@ def _evaluation(kernel: ExportedKernel, row: Mapping[str, Any]) -> dict[str, Any
             "speedup_factor": row["speedup"]["eager"],
         },
     }
+
+
+def _number(value: Any) -> float | str:
+    """Return a finite number as it is, and anything else as the format says that it is none."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else "NaN"
 
 
 def to_json(document: Any) -> str:

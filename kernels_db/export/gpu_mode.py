@@ -95,19 +95,26 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
-    op, target = kernel.op, Target.parse(kernel.target)
+    op = kernel.op
     module = name or module_name(kernel)
-    imported = op.origin is not None and op.origin.format == NAME
+    imported = is_imported(op)
     files = {"submission.py": _submission(kernel, op, module, imported)}
-    if not imported:
-        workloads = op.workloads_for(target)
-        errors = _unsaid(op, workloads)
-        if errors:
-            raise SpecErrors(errors)
-        files["task.yml"] = _task(op, workloads)
-        files["task.py"] = _types(op)
-        files["reference.py"] = _reference(op, target)
-    return write_project(directory, f"{module}-{NAME}", files)
+    return write_project(directory, f"{module}-{NAME}", files | ({} if imported else task_files(kernel)))
+
+
+def is_imported(op: Op) -> bool:
+    """Check whether an op came from a task of this format."""
+    return op.origin is not None and op.origin.format == NAME
+
+
+def task_files(kernel: ExportedKernel) -> dict[str, str]:
+    """Return the files of a task for the kernel's op. Raises SpecErrors with every part that no task can say."""
+    op, target = kernel.op, Target.parse(kernel.target)
+    workloads = op.workloads_for(target)
+    errors = _unsaid(op, workloads)
+    if errors:
+        raise SpecErrors(errors)
+    return {"task.yml": _task(op, workloads), "task.py": _types(op), "reference.py": _reference(op, target)}
 
 
 def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> str:

@@ -42,20 +42,40 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
     op = kernel.op
-    workload = _largest(verified_workloads(kernel))
-    problem = _imported_problem(op)
-    errors = _unsaid(op, workload, imported=problem is not None)
-    if errors:
-        raise SpecErrors(errors)
+    problem, workload = problem_of(kernel)
     module = name or module_name(kernel)
     note = f"The inputs are those of the workload {workload['id']}: the format has room for one."
     parts = [
         LICENSE_HEADER + docstring(op.name, op.description, [note, "", *summary(kernel)]),
-        problem or _problem(op, workload),
+        problem,
         fold(module, importable_files([kernel], module)),
         _model_new(op),
     ]
     return write_project(directory, f"{module}-{NAME}", {f"{module.removeprefix('warpsmith_')}.py": "\n\n".join(parts)})
+
+
+def problem_of(kernel: ExportedKernel) -> tuple[str, ResolvedWorkload]:
+    """Return the source of the problem, and the workload that it has.
+
+    Raises SpecErrors with every part of the spec that the format cannot say.
+    """
+    workload = _largest(verified_workloads(kernel))
+    problem = _imported_problem(kernel.op)
+    errors = _unsaid(kernel.op, workload, imported=problem is not None)
+    if errors:
+        raise SpecErrors(errors)
+    return problem or _problem(kernel.op, workload), workload
+
+
+def forward_names(op: Op) -> list[str]:
+    """Return the parameters of `forward`: the op's inputs, and those that became part of the op."""
+    names = [item.name for item in op.inputs]
+    return list(all_inputs(names, _constant_names(names, constants_of(op.reference))))
+
+
+def _constant_names(names: list[str], constants: dict[int, str]) -> dict[int, str]:
+    taken = unique([*names, *(f"constant_{n}" for n in constants)])[len(names) :]
+    return dict(zip(constants, taken, strict=True))
 
 
 def _largest(workloads: list[ResolvedWorkload]) -> ResolvedWorkload:
@@ -152,7 +172,7 @@ def _model_new(op: Op) -> str:
     names = [item.name for item in op.inputs]
     arguments = [*names, *(attribute_source(state.attribute) for state in op.state)]
     constants = constants_of(op.reference)
-    fixed = dict(zip(constants, unique([*names, *(f"constant_{n}" for n in constants)])[len(names) :], strict=True))
+    fixed = _constant_names(names, constants)
     given = ", ".join(all_inputs(names, fixed))
     other = f"{tuple_of(list(fixed.values()))} != {tuple_of(list(constants.values()))}"
     lines = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpsmith.kernels_db.export import (
+    bare,
     flashinfer_bench,
     gpu_mode,
     hf_kernels,
@@ -70,10 +71,16 @@ FORMATS = (
     Format("hf-kernels", "A repository that Hugging Face kernels loads, with a layer", hf_kernels.build, several=True),
     Format(vllm.NAME, "The package as a plugin of vLLM, in place of vLLM's own layer", vllm.build, several=True),
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
+    Format(
+        bare.KERNELBENCH,
+        "A KernelBench problem, and a ModelNew of the kernel alone",
+        bare.build_kernelbench,
+    ),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
     Format(sol_execbench.NAME, "A SOL-ExecBench problem with our Solution and its Traces", sol_execbench.build),
     Format(robust_kbench.NAME, "A robust-kbench task with the results of kernel and PyTorch", robust_kbench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),
+    Format(bare.GPU_MODE, "A GPU MODE submission of the kernel alone, without guards", bare.build_gpu_mode),
     Format(
         library.NAME,
         "The kernel with its op, whole verdict and lineage, for another Warpsmith",

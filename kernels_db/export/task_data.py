@@ -41,7 +41,10 @@ def result_sources(op: Op, imported: bool) -> list[str]:
     written = [f"arguments[{position}]" for position, item in enumerate(arguments(op)) if item.mutated]
     if not imported:
         return [f"outputs[{position}]" for position in range(len(op.outputs))] + written
-    returned = _exchange(op).returned
+    exchange = _exchange(op)
+    returned = exchange.returned
+    if exchange.result is not None:
+        return [ast.unparse(_Taken(op, returned).visit(exchange.result))]
     if isinstance(returned, ast.Constant):
         return written
     parts = returned.elts if isinstance(returned, ast.Tuple) else [returned]
@@ -61,6 +64,27 @@ def result_sources(op: Op, imported: bool) -> list[str]:
     if None in filled:
         raise _unreadable("a result with a part that is neither an output nor a written input")
     return [source for source in filled if source is not None]
+
+
+class _Taken(ast.NodeTransformer):
+    """Puts into a result the op's outputs at the places that `run` takes, and the inputs that are part of it."""
+
+    def __init__(self, op: Op, returned: ast.expr) -> None:
+        parts = returned.elts if isinstance(returned, ast.Tuple) else [returned]
+        none = isinstance(returned, ast.Constant)
+        self._places = {} if none else {_place(part): f"outputs[{number}]" for number, part in enumerate(parts)}
+        self._arguments = {item.name: f"arguments[{number}]" for number, item in enumerate(arguments(op))}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._source(self._places.get(_place(node)))
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._source(self._places.get(()) if node.id == "found" else self._arguments.get(node.id))
+
+    def _source(self, found: str | None) -> ast.expr:
+        if found is None:
+            raise _unreadable("a result with a part that is neither an output nor a written input")
+        return ast.parse(found, mode="eval").body
 
 
 def _exchange(op: Op) -> Exchange:

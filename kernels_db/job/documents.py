@@ -240,13 +240,14 @@ class WorkloadVerdict(TypedDict):
     """The results of one workload.
 
     `time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of
-    each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level there
-    is no candidate entry.
+    each speed-up ratio. `error` values are relative L2 errors against the float64 reference; `absolute` is the
+    candidate's largest error of an element, where all results were compared as floats. At baseline level there is no
+    candidate entry.
     """
 
     id: str
     role: str
-    error: dict[str, float | None]  # candidate, eager, limit
+    error: dict[str, float | None]  # candidate, eager, limit, absolute
     time_us: dict[str, float]
     speedup: dict[str, float]
     ci95: dict[str, list[float]]

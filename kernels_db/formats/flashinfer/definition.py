@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.kernels_db.formats.flashinfer import reference
-from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, references, tensor
+from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, references, tensor, undeclared
 from warpsmith.kernels_db.formats.flashinfer.small_axes import with_small_axes
 from warpsmith.kernels_db.formats.flashinfer.workloads import inputs_of_types, workloads
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused
@@ -44,6 +44,10 @@ _RANDOM = {
     "int64": (-1024, 1024),
 }
 """The ranges from which the format's own harness draws integers: [low, high)."""
+
+
+SIZED = ("Workload", "Trace")
+"""The kinds of objects that say sizes."""
 
 
 def claim(file: RawFile) -> str | None:
@@ -75,7 +79,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "name": identifier(name, "op"),
         "description": str(content.get("description") or "")[:4000],
         "family": (identifier(str(content.get("op_type") or ""), "") or None),
-        "axes": {axis: _axis(definition, axis, item) for axis, item in definition.members("axes").items()},
+        "axes": {axis: _axis(definition, axis, item) for axis, item in definition.members("axes").items()}
+        | {axis: {"kind": "var"} for axis in _sized(definition, found)},
         "constraints": kept,
         "inputs": [
             _input(definition, key, item, written=key in written, unread=key in unread) for key, item in inputs.items()
@@ -105,6 +110,19 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     small = None if _has_own_values(found) else with_small_axes(document)
     lowered, sizes = small or (None, {})
     return Imported(document, notes, sizes=sizes, small=lowered and lowered | {"origin": None})
+
+
+def _sized(definition: Found, found: Sequence[Found]) -> list[str]:
+    """Return the undeclared axes of which each Workload says the size: they are var axes."""
+    whole = [
+        item.content if item.kind == "Workload" else item.content["workload"] for item in found if item.kind in SIZED
+    ]
+    given = [item.get("axes") if isinstance(item, dict) else None for item in whole]
+    return [
+        name
+        for name in undeclared(definition)
+        if given and all(isinstance(axes, dict) and name in axes for axes in given)
+    ]
 
 
 def _has_own_values(found: Sequence[Found]) -> bool:

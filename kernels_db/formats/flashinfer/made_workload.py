@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects
+from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, undeclared
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.near_misses import one_of
@@ -77,6 +77,7 @@ def made_workload(files: Sequence[RawFile], given: Mapping[str, int | float]) ->
     definition = definitions[0]
     axes, inputs = definition.members("axes"), definition.members("inputs")
     free = [name for name, axis in axes.items() if axis.get("type") == "var"]
+    free += [name for name in undeclared(definition) if name in given]
     scalars = [name for name, item in inputs.items() if item.get("shape") is None]
     for name in given:
         if name not in (*free, *scalars):

@@ -165,3 +165,12 @@ def _size(definition: Found, axis: str | int) -> str | int:
         return expr.parse(re.sub(r"(?<!/)/(?!/)", "//", axis), "integer").integer(sizes)
     except expr.ExprError:
         return axis  # the spec's own reading of a shape says what is wrong with it
+
+
+def undeclared(definition: Found) -> list[str]:
+    """Return the names in the shapes of a Definition that are none of its axes."""
+    axes = definition.members("axes")
+    items = [*definition.members("inputs").values(), *definition.members("outputs").values()]
+    shapes = [shape for item in items if isinstance(shape := item.get("shape"), list)]
+    names = [size for shape in shapes for size in shape if isinstance(size, str) and size.isidentifier()]
+    return [name for name in dict.fromkeys(names) if name not in axes]

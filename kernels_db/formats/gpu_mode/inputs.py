@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
-from warpsmith.kernels_db.formats.gpu_mode.exchange import KERNEL
+from warpsmith.kernels_db.formats.gpu_mode.exchange import KERNEL, RESULT
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.facts import Leaf, TaskFacts
 from warpsmith.kernels_db.formats.shared.files import refused
@@ -103,17 +103,19 @@ def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
 
 
 def unread(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> set[int]:
-    """Return the leaves of the data that `ref_kernel` unpacks to a name that it never reads.
+    """Return the leaves of the data whose values `ref_kernel` does not read.
 
-    There are none where it reads the data in another way than by one unpacking.
+    These are those that it was seen to overwrite first, or not to touch, in each workload; and those that it unpacks to
+    a name that it never reads, unless it reads the data in another way than by one unpacking.
     """
+    seen = set.intersection(*(set(workload.unread) for workload in facts.understood))
     unpacked = _unpacked(ref_kernel)
     parameter = python_source.parameters(ref_kernel)[:1]
     read = [node.id for node in ast.walk(ref_kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     if unpacked == parameter or read.count(parameter[0]) != 1:
-        return set()
+        return seen
     first = [path[0] if path else None for path in _paths(facts.understood[0].structure)]
-    return {
+    return seen | {
         number
         for number, place in enumerate(first)
         if isinstance(place, int) and place < len(unpacked) and unpacked[place] not in read
@@ -252,7 +254,29 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int], *, names_
     if f"{OBJECT}(" in data:
         before += SOURCE + f"\n\n{CLASSES} = _embedded({MODULE!r})\n"
     computed = computing.format(tensor=tensor, data=data, kernel=KERNEL)
-    return before + _RUN.format(parameters=", ".join(wanted), found=computed, outputs=outputs, kernel=KERNEL)
+    text = before + _RUN.format(parameters=", ".join(wanted), found=computed, outputs=outputs, kernel=KERNEL)
+    result = _whole_result(facts, wanted)
+    return text if result is None else f"{text}\n\n{RESULT} = {result!r}\n"
+
+
+def _whole_result(facts: TaskFacts, wanted: Sequence[str]) -> str | None:
+    """Return Python source of what `ref_kernel` returns, where inputs that it writes are part of that.
+
+    None where none is, or where such a part is not the whole input.
+    """
+    first, paths = facts.understood[0], list(_paths(facts.understood[0].result))
+    parts, some = [], False
+    for number, alias in enumerate(first.aliases):
+        if alias is None or alias not in first.written:
+            parts.append(f"found{''.join(f'[{step!r}]' for step in paths[number])}")
+        elif first.inputs[alias].bytes_of is None and all(
+            each.outputs[number].shape == each.inputs[alias].shape for each in facts.understood
+        ):
+            parts.append(wanted[alias])
+            some = True
+        else:
+            return None
+    return _expression(first.result, parts) if some else None
 
 
 def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:

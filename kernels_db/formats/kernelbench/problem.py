@@ -5,6 +5,8 @@
     parameters and buffers       state: candidates are given them, so nothing need be reseeded for weights to match
     the file                     reference, and origin
 
+Problems as KernelBook has them become such files (`kernelbook`).
+
 A problem has one shape, so the spec has one workload. Integers stay integers. The format has no tolerance.
 
 The reference keeps the class of the file, which may name itself (`super(Model, self)`): its methods are replaced, not
@@ -19,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from warpsmith.kernels_db.formats.kernelbench import added_source
+from warpsmith.kernels_db.formats.kernelbench import added_source, kernelbook
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.embedded import packed_source
 from warpsmith.kernels_db.formats.shared.facts import ConstantInput, ModuleFacts, ReferenceFacts, StateLeaf, asked
@@ -116,10 +118,16 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         raise refused("files", f"{len(problems)} problems in {paths}", f"one problem: {EXPECTED}")
     file = problems[0]
     tree = python_source.parse(file)
-    named = _forward_parameters(file, tree)  # what is no problem is refused before anything of it runs
     text = file.text().removeprefix("\ufeff")
+    name = kernelbook.module_of(file, tree)
+    if name is None:
+        named = _forward_parameters(file, tree)  # what is no problem is refused before anything of it runs
+    else:
+        forward = kernelbook.find_forward(tree, name)
+        named = Parameters((), "x") if forward is None else parameters_of(forward)
+        text = kernelbook.as_problem(text, name)
     module = Module(file.path, identifier(stem(file.path), "problem").lower(), text, named)
-    described = {"description": description(tree), "origin": origin_of(FORMAT, files)}
+    described = {"description": description(tree, name or "Model"), "origin": origin_of(FORMAT, files)}
     notes = [f"kept in origin, and not part of the op: {path} with a {CANDIDATE}" for path in candidates]
     return read_module(module, described, notes, analyse)
 
@@ -352,7 +360,7 @@ class _Code:
         return self._room.code(self._text, make)
 
 
-def description(tree: ast.Module) -> str:
-    """Return the docstring of `Model`, as much as a spec takes."""
-    model = python_source.top_level(tree, ast.ClassDef)["Model"]
+def description(tree: ast.Module, name: str = "Model") -> str:
+    """Return the docstring of the class `name`, as much as a spec takes."""
+    model = python_source.top_level(tree, ast.ClassDef)[name]
     return (ast.get_docstring(model) or "")[:4000]

@@ -155,10 +155,10 @@ class ReferenceFacts(Facts):
 class TaskWorkload(Facts):
     """One call of a task.
 
-    Structure and leaves of its data and of its result, which of the data were written, and for each output which of
-    the data it is, if any. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}},
-    {"constant": text or None} or, for an object of a class of the task's, {"object": {"class": name, "attributes":
-    {...}, "parameters": [...], "buffers": [...]}}.
+    Structure and leaves of its data and of its result, which of the data were written, which overwritten before they
+    were read or not touched (`unread`), and for each output which of the data it is, if any. A structure is
+    {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}}, {"constant": text or None} or, for an object of a
+    class of the task's, {"object": {"class": name, "attributes": {...}, "parameters": [...], "buffers": [...]}}.
     """
 
     structure: dict[str, Any]
@@ -167,6 +167,7 @@ class TaskWorkload(Facts):
     outputs: list[Leaf] = Field(max_length=MOST_LEAVES)
     written: list[int] = Field(max_length=MOST_LEAVES)
     aliases: list[int | None] = Field(max_length=MOST_LEAVES)
+    unread: list[int] = Field(default=[], max_length=MOST_LEAVES)
 
     @property
     def elements(self) -> int:

@@ -30,7 +30,7 @@ from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, OpRow
 from warpsmith.workers.gate.normalise import normalised_digest
 
 FORMATS = [each.name for each in registry.FORMATS]
-ANY_OP = [name for name in FORMATS if name not in ("vllm", "robust-kbench")]
+ANY_OP = [name for name in FORMATS if name not in ("vllm", "robust-kbench") and not name.endswith("-bare")]
 """Formats that take the seeded op, which is no layer of vLLM's."""
 
 

@@ -284,6 +284,7 @@ def test_flashinfer_bench_builds_and_runs_the_solution(tmp_path: Path) -> None:
         "reference_latency_ms": 0.004,
         "speedup_factor": 2.0,
     }
+    assert trace["evaluation"]["correctness"]["max_absolute_error"] == 3e-8
     assert trace["workload"]["axes"] == {"rows": 3}
     assert trace["workload"]["inputs"]["m"] == {"type": "scalar", "value": 0.5}
 

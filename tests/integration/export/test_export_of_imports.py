@@ -11,7 +11,7 @@ from tests.exporting import SCALED_ADD_CPP, exported, in_fresh_process
 from tests.integration.formats.test_formats_sandbox import PROBLEM, analysed_here, made_here
 from tests.integration.formats.test_task_objects_and_sizes import WITH_OBJECTS, files_of
 from warpsmith.kernels_db.export import registry
-from warpsmith.kernels_db.export.task_data import input_sources
+from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.formats import kernel_import
 from warpsmith.kernels_db.formats.op_import import import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile
@@ -114,6 +114,40 @@ def test_inputs_that_are_attributes_of_an_object_are_taken_from_it() -> None:
         "data[2].scale",
         "data[2].kept",
     ]
+
+
+IN_ANOTHER_ORDER = """import torch
+
+
+def generate_input(rows, seed):
+    return torch.randn(rows, 8), torch.empty(rows, 8), torch.empty(rows, 4)
+
+
+def ref_kernel(data):
+    x, whole, half = data
+    whole[...] = x + 1
+    half[...] = x[:, :4] - 1
+    return RESULT
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "source"),
+    [
+        ("half, x.sum(-1), whole", "(arguments[2], outputs[0], arguments[1])"),
+        ("{'y': whole}", "{'y': arguments[1]}"),
+        ("half, whole", "(arguments[2], arguments[1])"),
+    ],
+)
+def test_a_submission_returns_what_the_reference_does(result: str, source: str) -> None:
+    text = IN_ANOTHER_ORDER.replace("RESULT", result)
+    op = import_op(files_of(text, '"rows": 4, "seed": 1'), None, analysed_here).op
+    assert result_sources(op, imported=True) == [source]
+
+
+def test_a_submission_returns_the_buffer_of_an_object_that_it_writes() -> None:
+    op = import_op(files_of(WITH_OBJECTS, '"rows": 4, "seed": 1'), None, analysed_here).op
+    assert result_sources(op, imported=True) == ["(outputs[0], arguments[6])"]
 
 
 REPEATED = """

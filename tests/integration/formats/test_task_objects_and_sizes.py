@@ -143,6 +143,40 @@ def test_an_object_that_cannot_be_made_again_is_refused(old: str, new: str, mess
         made(WITH_OBJECTS.replace(old, new), '"rows": 4, "seed": 1')
 
 
+WRITES = """import torch
+
+
+def generate_input(rows, seed):
+    return torch.randn(rows, 8), torch.ones(rows, 8) * 2, torch.rand(rows, 8)
+
+
+def ref_kernel(data):
+    data, out, more = data
+    STATEMENT
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "zeros"),
+    [
+        ("out[...] = data + more", ["out"]),
+        ("out.view(-1)[:] = (data + more).flatten()", ["out"]),
+        ("out = data + 1", ["out", "more"]),
+        ("out[1:] = (data + more)[1:]", []),
+        ("out[...] = out + data + more", []),
+        ("out[...] = data + torch.tensor(more.tolist())", ["out"]),
+    ],
+)
+def test_what_is_overwritten_before_it_is_read_is_zeros(statement: str, zeros: list[str]) -> None:
+    found = made(WRITES.replace("STATEMENT", statement), '"rows": 4, "seed": 1', '"rows": 6, "seed": 2')
+    dists = {item.name: item.dist for item in found.op.inputs}
+    constant = [name for name, dist in dists.items() if dist is not None and getattr(dist, "value", None) == 0]
+    assert constant == zeros
+    note = f"ref_kernel does not read {', '.join(zeros)}: "
+    assert any(each.startswith(note) for each in found.notes) == bool(zeros)
+
+
 NEEDS_VALUES = """import torch
 
 

@@ -32,9 +32,10 @@ SAID: dict[str, Any] = {
     "axes": {"rows": {"kind": "var"}, "columns": {"kind": "const", "value": 8}},
     "outputs": [{"name": "out", "shape": ["rows", 8], "dtype": "float32"}],
 }
-"""An op that every format can say but those for known layers and for imported tasks alone."""
+"""An op that every format can say but those for known layers, for imported tasks alone and for kernels in Triton."""
 
-ANY_OP = [form for form in registry.FORMATS if form.name not in ("vllm", "robust-kbench")]
+OTHERS = ("vllm", "robust-kbench", "gpu-mode-bare", "kernelbench-bare")
+ANY_OP = [form for form in registry.FORMATS if form.name not in OTHERS]
 
 
 def text_of(project: Path) -> str:

@@ -506,6 +506,20 @@ def test_a_size_may_stand_in_a_shape_as_a_number() -> None:
     assert op.outputs[0].shape == ("n", 1)
 
 
+def test_an_axis_that_nobody_declares_has_the_size_that_workloads_say() -> None:
+    definition = changed(DEFINITION, "outputs.y.shape", ["n", "half"])
+    with pytest.raises(SpecErrors, match="half"):
+        made(definition, WORKLOAD)
+    sized = changed(WORKLOAD, "axes.half", 4)
+    with pytest.raises(SpecErrors, match="half"):
+        made(definition, sized, {**WORKLOAD, "uuid": "other"})
+    assert made(definition, sized).op.workloads[0].axes["half"] == 4
+    op, chosen = with_sizes(definition, {"n": 3, "by": 0.5, "half": 4})
+    assert (op.outputs[0].shape, op.workloads[0].axes, chosen) == (("n", "half"), {"n": 3, "half": 4}, {})
+    with pytest.raises(SpecErrors, match="half"):
+        with_sizes(definition, {"n": 3})
+
+
 def test_a_size_may_be_worked_out_from_constant_axes() -> None:
     op = made(changed(DEFINITION, "inputs.x.shape", ["n", "k / 2"]), WORKLOAD).op
     assert op.inputs[0].shape == ("n", 4)

@@ -190,6 +190,19 @@ def test_an_ops_own_tolerance_replaces_the_derived_one() -> None:
     assert not compare_floats(found, exact, tight).passed
 
 
+def test_the_largest_error_of_an_element_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "SLICE", 1000)
+    expected = torch.randn(4096, dtype=torch.float64)
+    found = expected.float()
+    found[1234] += 0.25
+    own = (found.double() - expected).abs().max().item()
+    assert compare_floats(found, expected, _tolerance(own=(0.0, 0.5))).largest == own
+    expected[7] = math.inf
+    found[7] = math.inf
+    assert compare_floats(found, expected, _tolerance(own=(0.0, 0.5))).largest == own
+    assert compare.compare_exactly(torch.arange(3), torch.arange(3)).largest == 0.0
+
+
 def test_exactness_is_to_the_rounded_reference() -> None:
     _, exact = _pair(8)
     tolerance = _tolerance(own=(0.0, 0.0))

@@ -16,7 +16,8 @@ OVERWRITING = ("copy_", "fill_", "zero_", "normal_", "uniform_")
 class FirstUse(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base
     """While it is entered, notes of tensors by name whether the first operation on their memory overwrites them whole.
 
-    `overwritten`: the names of those. The memory of one that shares it with another is never among them.
+    `overwritten`: the names of those. The memory of one that shares it with another is never among them. Views read
+    nothing. What reads memory without an operation (`tolist`) is not seen.
     """
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -32,7 +33,14 @@ class FirstUse(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
     def _should_skip_dynamo(cls) -> bool:
         return False  # True would import torch._dynamo, which takes seconds
 
+    @property
+    def untouched(self) -> set[str]:
+        """The names of tensors on whose memory there was no operation."""
+        return set(self._unused.values())
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.is_view and func._schema.name != "aten::detach":  # behind which NumPy reads
+            return func(*args, **(kwargs or {}))
         read = {_memory(leaf) for leaf in tree_leaves((args[1:], kwargs or {})) if isinstance(leaf, torch.Tensor)}
         for memory in read:
             self._unused.pop(memory, None)
@@ -55,4 +63,10 @@ def _memory(tensor: torch.Tensor) -> int | None:
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    """Check whether a tensor, which may be a view, holds each element of its memory once."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return expected * tensor.element_size() == tensor.untyped_storage().nbytes()

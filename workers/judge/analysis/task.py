@@ -6,14 +6,17 @@ Runs inside the sandbox.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from warpsmith.kernels_db.job.file_objects import SOURCE
+from warpsmith.kernels_db.job.stand_in import on
 from warpsmith.workers.judge.analysis import shapes_of_ops
+from warpsmith.workers.judge.analysis.first_use import FirstUse
 from warpsmith.workers.judge.analysis.leaves import (
+    SEED,
     NotUnderstoodError,
     as_bytes,
     computed,
@@ -43,8 +46,9 @@ def analyse(request: dict[str, Any]) -> dict[str, Any]:
     `text` embeds the task's files; a workload holds the keyword arguments of `generate_input`. `values`: whether a
     workload that needs values gets them; where not, it is None in the answer.
 
-    workloads: for each the structure and leaves of its data and of the result, `written` (leaves that a call changes)
-    and `aliases` (for each output the leaf that it is, or None). inferred: the numbers of those whose results are too
+    workloads: for each the structure and leaves of its data and of the result, `written` (leaves that a call changes),
+    `unread` (leaves that it overwrites before it reads them, or does not touch) and `aliases` (for each output the leaf
+    that it is, or None). inferred: the numbers of those whose results are too
     much to compute, and have sizes as smaller calls show (`task_sizes.inferred`).
     """
     task = _loaded(request, values=request["values"])
@@ -77,6 +81,10 @@ def lower(request: dict[str, Any]) -> dict[str, Any]:
 def _loaded(request: dict[str, Any], *, values: bool) -> _Task:
     shapes_of_ops.register()
     return _Task(load("task_files", request["text"])._embedded(request["reference"]), values)
+
+
+CALLED_AGAIN = 1 << 22
+"""Elements of a call up to which it is made a second time, to see that it does not read some of them."""
 
 
 class _Task:
@@ -163,22 +171,28 @@ class _Task:
             again = made_with_values(lambda: self._reference.generate_input(**arguments))
             return flattened(again, "generate_input()", self._reference)[1]
 
-        result, given = computed(
-            lambda *given: self._reference.ref_kernel(self._rebuilt(structure, given)),
-            leaves,
-            with_values,
-            values=values,
-        )
+        first = FirstUse({})
+
+        def run(*given: Any) -> Any:
+            nonlocal first
+            first = FirstUse({str(n): leaf for n, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)})
+            with first:
+                return self._reference.ref_kernel(self._rebuilt(structure, given))
+
+        result, given = computed(run, leaves, with_values, values=values)
         shape_of_result, outputs = flattened(result, "ref_kernel()")
         if not all(isinstance(output, torch.Tensor) for output in outputs):
             raise NotUnderstoodError(f"{where}: ref_kernel() returned a number, expected tensors")
         memory = {_memory(leaf): n for n, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)}
+        aliases = [memory.get(_memory(output)) for output in outputs]
+        unread = _unread(first, aliases, given, run, outputs)
         return data | {
             "structure": structure,
             "result": shape_of_result,
             "outputs": [described(output) for output in outputs],
             "written": written(given),
-            "aliases": [memory.get(_memory(output)) for output in outputs],
+            "unread": sorted(unread),
+            "aliases": aliases,
         }
 
     def _rebuilt(self, structure: Any, leaves: Any) -> Any:
@@ -195,6 +209,44 @@ class _Task:
             made_of = getattr(self._reference, content["class"])
             return self._object(made_of, attributes, content["parameters"], content["buffers"])
         return content
+
+
+def _unread(
+    first: FirstUse,
+    aliases: list[int | None],
+    given: list[Any],
+    run: Callable[..., Any],
+    outputs: list[torch.Tensor],
+) -> set[int]:
+    """Return the leaves that a call overwrites before it reads them, and those that it does not touch.
+
+    Where they have values, and not too many, it is called again with others: `tolist` reads what seems untouched.
+    """
+    overwritten = {int(name) for name in first.overwritten}
+    both = overwritten | ({int(name) for name in first.untouched} - set(aliases))
+    if not both or given[min(both)].device.type == "meta":
+        return both
+    if sum(tensor.numel() for tensor in [*given, *outputs] if isinstance(tensor, torch.Tensor)) > CALLED_AGAIN:
+        return overwritten
+    return next((each for each in (both, overwritten) if _has_same_results(each, given, run, outputs)), set())
+
+
+def _has_same_results(
+    changed: set[int], given: list[Any], run: Callable[..., Any], outputs: list[torch.Tensor]
+) -> bool:
+    """Check whether the results are the same with other values of these leaves."""
+    again = [torch.ones_like(leaf) if number in changed else leaf for number, leaf in enumerate(given)]
+    torch.manual_seed(SEED)
+    try:
+        with torch.no_grad(), on(torch.device("cpu")):
+            found = flattened(run(*again), "ref_kernel()")[1]
+        return all(torch.equal(_bits(one), _bits(other)) for one, other in zip(found, outputs, strict=True))
+    except Exception:  # noqa: BLE001 - it reads them, or cannot be called twice
+        return False
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -90,7 +90,7 @@ def inferred(data: Mapping[str, Any], calls: Iterator[tuple[dict[str, Any], Work
         if None in shape:
             return None
         outputs.append({"shape": shape, "dtype": output["dtype"]})
-    return {**data, **{part: shown[0][part] for part in ("result", "written", "aliases")}, "outputs": outputs}
+    return {**data, **{part: shown[0][part] for part in ("result", "written", "unread", "aliases")}, "outputs": outputs}
 
 
 def _size(data: Mapping[str, Any], shown: Sequence[Workload], sizes: Sequence[int]) -> int | None:

@@ -218,10 +218,12 @@ class JobRun:
             self.report.notes.append(text)
 
     def note_error(self, workload: ResolvedWorkload, calls: WorkloadRun) -> None:
-        """Keep the candidate's largest error on a workload."""
+        """Keep the candidate's largest errors on a workload; the absolute one is infinite where it is not known."""
         errors = self.entry(workload)["error"]
         if calls.candidate_l2 is not None:
             errors["candidate"] = max(calls.candidate_l2, errors["candidate"] or 0.0)
+        if calls.candidate_absolute is not None:
+            errors["absolute"] = max(calls.candidate_absolute, errors.get("absolute") or 0.0)
 
     def number(self) -> int:
         """Return an unpredictable seed."""

@@ -5,6 +5,7 @@ They are checked in full, and timed in interleaved blocks with calls checked at 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,6 +87,7 @@ class WorkloadRun:
     source: InputSource
     rng: random.Random
     candidate_l2: float | None = None
+    candidate_absolute: float | None = None
     exchange_us: float | None = None
     clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
     deferred_us: float = 0.0
@@ -372,6 +374,8 @@ class WorkloadRun:
         judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
         for (name, _), result, wanted, limit, comparison in judged:
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
+            absolute = math.inf if comparison.largest is None else comparison.largest
+            self.candidate_absolute = max(self.candidate_absolute or 0.0, absolute)
             if not comparison.passed:
                 own = limit is not None and limit.own is not None
                 failure: Failure = {**where, **wrong_value(comparison, place, name, own)}

@@ -96,7 +96,8 @@ class Tolerance:
 class Comparison:
     """Outcome for one tensor, with its relative L2 error `l2`.
 
-    index, expected, found and limit belong to the worst element, None if all pass.
+    index, expected, found and limit belong to the worst element, None if all pass. largest: the largest |y - y64| of a
+    result that passes; None where it is not known (results that have steps).
     """
 
     passed: bool
@@ -109,6 +110,7 @@ class Comparison:
     expected: float | int | bool | None = None
     found: float | int | bool | None = None
     limit: float | None = None
+    largest: float | None = None
     cut: bool = False  # every element is within its limit, and they are cut toward zero; those are `wrong_elements`
 
 
@@ -273,7 +275,8 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
     within = l2 <= tolerance.l2 or tolerance.own is not None
     if (wrong == 0 and within) or found.numel() == 0:
-        return _rounded(found, expected, tolerance, l2)
+        largest = max((outcome.largest for *_, outcome in slices), default=0.0)
+        return _rounded(found, expected, tolerance, l2, largest)
     _, worst_at, worst_limit = max(_worst(start, part, wanted, limits_of) for start, part, wanted, _ in slices)
     worst = found.reshape(-1)[worst_at]
     value_found, value_expected = float(worst), float(expected.reshape(-1)[worst_at])
@@ -293,7 +296,9 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     )
 
 
-def _rounded(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, l2: float) -> Comparison:
+def _rounded(
+    found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, l2: float, largest: float
+) -> Comparison:
     """Return the outcome for a result whose elements are all within their limits: it may still be cut."""
     if tolerance.rounds and tolerance.own is None and found.dtype in DTYPES:
         nearer = nearer_to_zero(found, expected)
@@ -303,7 +308,7 @@ def _rounded(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, 
             return Comparison(
                 False, "wrong_value", l2, tolerance.l2, nearer.nearer, found.numel(), at, *values, cut=True
             )
-    return Comparison(True, "", l2, tolerance.l2, 0, found.numel())
+    return Comparison(True, "", l2, tolerance.l2, 0, found.numel(), largest=largest)
 
 
 def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
@@ -320,11 +325,12 @@ def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 class _Outcome(NamedTuple):
-    """Of one slice: sums of squares of errors and of expected values, how many elements are wrong."""
+    """Of one slice: sums of squares of errors and of expected values, how many are wrong, the largest error."""
 
     error_squares: float
     squares: float
     wrong: int
+    largest: float
 
 
 def _outcome(found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf) -> _Outcome:
@@ -332,9 +338,11 @@ def _outcome(found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf) ->
     error = found.to(torch.float64) - wanted
     error_squares, squares = torch.stack([torch.dot(error, error), torch.dot(wanted, wanted)]).tolist()
     if math.isfinite(error_squares) and math.sqrt(squares) <= torch.finfo(found.dtype).max:  # as almost always
-        return _Outcome(error_squares, squares, int((error.abs_() > limits_of(wanted)).sum()))
+        wrong = (error.abs_() > limits_of(wanted)).sum()
+        count, largest = torch.stack([wrong.to(torch.float64), error.amax()]).tolist()
+        return _Outcome(error_squares, squares, int(count), largest)
     bad, _, error, kept, _ = _judged(found, wanted, limits_of)
-    return _Outcome(float(torch.dot(error, error)), float(torch.dot(kept, kept)), int(bad.sum()))
+    return _Outcome(float(torch.dot(error, error)), float(torch.dot(kept, kept)), int(bad.sum()), float(error.amax()))
 
 
 def _worst(start: int, found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf) -> tuple[float, int, float]:
@@ -372,7 +380,7 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
     raw = torch.uint8 if found.dtype == torch.bool else found.dtype
     wrong, first = _differences(found.view(raw), expected.view(raw))
     if not wrong:
-        return Comparison(True, "", 0.0, 0.0, 0, found.numel())
+        return Comparison(True, "", 0.0, 0.0, 0, found.numel(), largest=0.0)
     element = found.view(raw).reshape(-1)[first]
     kind = "not_written" if is_poison(element) else "wrong_value"
     wanted_element: Any = expected.reshape(-1)[first].item()
