@@ -1,6 +1,7 @@
 """Compile whole networks of KernelBench with `warpsmith.optimize`: which load, agree with themselves, and gain.
 
-    python -m benchmarks.kernelbench_models PROBLEM ... [--only TEXT] [--mode MODE] [--seconds S] [--json FILE]
+    python -m benchmarks.kernelbench_models PROBLEM ... [--only TEXT] [--mode MODE] [--seconds S] [--limit S]
+                                            [--within S] [--json FILE [--resume]]
 
 PROBLEM is a file in KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`) or a directory of them, such as
 `KernelBench/level3` of a checkout; problems of level 4 load weights from a hub, and need one. Each runs in a process of
@@ -13,7 +14,9 @@ agrees      results, buffers and arguments written to, against the model itself 
 ms          of torch.compile in the same mode; of warpsmith.optimize; both timed in turns
 over        the first over the second, with the 95 % interval of their ratio
 
-Exits with 1 where a model that loads and runs does not agree.
+Each row is told, and in FILE, as soon as it is had; with --within no problem is begun after so many seconds, and with
+--resume those that have a row in FILE are not measured again. Exits with 1 where a model that loads and runs does not
+agree.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +38,7 @@ from typing import Any
 from benchmarks.showcase import columns
 
 LIMIT_S = 600.0
+NO_ANSWER = "no answer"
 
 
 @dataclass
@@ -125,7 +132,7 @@ def measure_apart(file: Path, mode: str | None, seconds: float, limit_s: float) 
             cwd=Path(__file__).resolve().parents[1],
         )
     except subprocess.TimeoutExpired:
-        return Row(file.stem, f"no answer in {limit_s:.0f} s")
+        return Row(file.stem, f"{NO_ANSWER} in {limit_s:.0f} s")
     try:
         return _read(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError, TypeError, KeyError):
@@ -138,17 +145,21 @@ def _read(document: dict[str, Any]) -> Row:
     return Row(**(document | pairs))
 
 
+HEAD = ["problem", "graphs", "masks", "kernels", "agrees", "compile ms", "warpsmith ms", "over", "95 %"]
+
+
+def shown(row: Row) -> list[str]:
+    """Return a row's cells."""
+    if row.error:
+        return [row.problem, row.error, *[""] * (len(HEAD) - 2)]
+    interval = "-" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
+    counts = ["{} of {}".format(*pair) for pair in (row.masks, row.kernels) if pair is not None]
+    times = [f"{row.compile_ms:.3f}", f"{row.warpsmith_ms:.3f}", f"{row.over:.3f}x"]
+    return [row.problem, str(row.graphs), *counts, "yes" if row.agrees else "NO", *times, interval]
+
+
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as text, with a line that counts them."""
-    shown = [["problem", "graphs", "masks", "kernels", "agrees", "compile ms", "warpsmith ms", "over", "95 %"]]
-    for row in rows:
-        if row.error:
-            shown.append([row.problem, row.error, *[""] * 7])
-            continue
-        interval = "-" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
-        counts = ["{} of {}".format(*pair) for pair in (row.masks, row.kernels) if pair is not None]
-        times = [f"{row.compile_ms:.3f}", f"{row.warpsmith_ms:.3f}", f"{row.over:.3f}x"]
-        shown.append([row.problem, str(row.graphs), *counts, "yes" if row.agrees else "NO", *times, interval])
     good = [row for row in rows if not row.error]
     gained = sum(row.ci95 is not None and row.ci95[0] > 1 for row in good)
     lost = sum(row.ci95 is not None and row.ci95[1] < 1 for row in good)
@@ -156,7 +167,19 @@ def table(rows: Sequence[Row]) -> str:
         f"{len(rows)} problems: {len(good)} load, run and compile, {sum(row.graphs == 1 for row in good)} as a whole; "
     )
     said += f"{sum(bool(row.agrees) for row in good)} agree; {gained} surely gain, {lost} surely lose"
-    return f"{columns(shown)}\n{said}"
+    return f"{columns([HEAD, *map(shown, rows)])}\n{said}"
+
+
+def read(file: Path) -> list[Row]:
+    """Return the rows of a file that `write` wrote; none where there is no such file."""
+    return [_read(document) for document in json.loads(file.read_text("utf-8"))] if file.is_file() else []
+
+
+def write(file: Path, rows: Sequence[Row]) -> None:
+    """Write every row in one go: a process that is ended here leaves the rows of before."""
+    beside = file.with_name(f".{file.name}.new")
+    beside.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
+    os.replace(beside, file)
 
 
 def main() -> int:
@@ -177,7 +200,9 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=LIMIT_S, help="seconds for a problem in all; default: %(default)s"
     )
+    parser.add_argument("--within", type=float, metavar="S", help="seconds after which no problem is begun")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
+    parser.add_argument("--resume", action="store_true", help="leave out problems that have a row in FILE")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
@@ -187,12 +212,28 @@ def main() -> int:
     files = [file for file in files if options.only.lower() in file.name.lower()]
     if not files:
         parser.error(f"argument PROBLEM: found none in {options.problems}, expected Python files")
-    rows = []
+    if options.resume and options.json is None:
+        parser.error("argument --resume: found no --json FILE, expected one")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a problem's process is ended, too
+    begun = time.monotonic()
+    rows = read(options.json) if options.resume else []
+    had = {row.problem for row in rows}
     for file in files:
-        rows.append(measure_apart(file, options.mode, options.seconds, options.limit))
-        print(f"{file.stem}: {rows[-1].error or 'measured'}", file=sys.stderr, flush=True)
+        if file.stem in had:
+            continue
+        spent = time.monotonic() - begun
+        if options.within is not None and spent >= options.within:
+            print(f"{file.stem} and those behind it: not begun, {spent:.0f} s are over", file=sys.stderr)
+            break
+        left = options.limit if options.within is None else min(options.limit, options.within - spent)
+        row = measure_apart(file, options.mode, options.seconds, left)
+        if left < options.limit and row.error.startswith(NO_ANSWER):
+            print(f"{file.stem}: no row, the time is over", file=sys.stderr)
+            break
+        rows.append(row)
+        print("  ".join(filter(None, shown(rows[-1]))), file=sys.stderr, flush=True)
         if options.json:
-            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            write(options.json, rows)
     print(table(rows))
     return 1 if any(row.agrees is False for row in rows) else 0
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from warpsmith.workers.optimize.compiled.turns import wait
+
 CALLS = 10
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Kinds of events in a trace that take a GPU's time."""
@@ -28,14 +30,15 @@ class Span:
     ended_us: float
 
 
-def spans_of(call: Callable[[], Any]) -> list[Span]:
-    """Return what the device did in CALLS calls, in order; a CUDA graph's kernels one by one."""
+def spans_of(call: Callable[[], Any], device: torch.device) -> list[Span]:
+    """Return what a GPU did in CALLS calls, in order; a CUDA graph's kernels one by one. None for a CPU."""
     call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+    wait(device)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities) as seen:
         for _ in range(CALLS):
             call()
-        torch.cuda.synchronize()
+        wait(device)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "trace.json"
         seen.export_chrome_trace(str(file))

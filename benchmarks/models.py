@@ -284,9 +284,10 @@ def measure(
         ms = statistics.median(samples[name]) / 1e3
         errors = _error(found[name], exact), eager_error, apart
         where = []
-        if profiled and device.type == "cuda" and name.startswith(KERNELS):
+        if profiled and name.startswith(KERNELS):
             session.rewind(caches[name])
-            where = model_where.told(model_where.spans_of(lambda: session.call(call, caches[name])))  # noqa: B023 - at once
+            spans = model_where.spans_of(lambda: session.call(call, caches[name]), device)  # noqa: B023 - at once
+            where = model_where.told(spans)
         yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said, where)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="problems are torch's, which is not installed")
 
-from benchmarks.kernelbench_models import Row, measure_apart, table
+from benchmarks import kernelbench_models
+from benchmarks.kernelbench_models import Row, measure_apart, read, table, write
 
 PROBLEM = """
 import torch
@@ -53,3 +56,28 @@ def test_what_ran_is_counted() -> None:
     assert "NO" in lines[2]
     assert "load: KeyError: x" in lines[3]
     assert lines[-1] == "3 problems: 2 load, run and compile, 1 as a whole; 1 agree; 1 surely gain, 1 surely lose"
+
+
+def test_rows_are_kept_as_they_are_had_and_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that is cut leaves its rows; of a problem that the end of the time cut there is none."""
+    for name in ("1_a", "2_b", "3_c"):
+        (tmp_path / f"{name}.py").write_text("")
+    file, asked = tmp_path / "rows.json", []
+    write(file, [Row("1_a", "", 1, (1, 2), (0, 3), True, 2.0, 1.0, 2.0, (1.9, 2.1))])
+
+    def measured(problem: Path, _mode: str | None, _seconds: float, limit_s: float) -> Row:
+        asked.append(problem.stem)
+        return Row(problem.stem, "load: KeyError: x" if problem.stem == "2_b" else f"no answer in {limit_s:.0f} s")
+
+    monkeypatch.setattr(kernelbench_models, "measure_apart", measured)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), "--json", str(file), "--resume", "--within", "60"])
+    assert kernelbench_models.main() == 0
+    assert asked == ["2_b", "3_c"]
+    assert [row.problem for row in read(file)] == ["1_a", "2_b"]
+    said = capsys.readouterr()
+    assert "2 problems: 1 load, run and compile" in said.out
+    assert said.err.splitlines() == ["2_b  load: KeyError: x", "3_c: no row, the time is over"]
+    assert read(tmp_path / "none.json") == []

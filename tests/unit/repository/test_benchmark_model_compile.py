@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import model_compile, model_where, models
 from benchmarks.model_compile import ChildFailed, Start
@@ -45,6 +47,26 @@ def test_time_of_two_kernels_at_once_counts_once() -> None:
         ["6.0", "us,", "0", "times:", "b"],
     ]
     assert model_where.told([]) == ["the profiler saw nothing on a GPU"]
+
+
+def test_a_real_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's profiler writes it; what it says of a CPU stands for what it would say of a GPU."""
+    x = torch.ones(8)
+    assert model_where.spans_of(x.sin, torch.device("cpu")) == [], "nothing ran on a GPU"
+    monkeypatch.setattr(model_where, "ON_DEVICE", ("cpu_op",))
+    spans = model_where.spans_of(x.sin, torch.device("cpu"))
+    assert [span.name for span in spans].count("aten::sin") == CALLS
+    assert all(one.begun_us <= other.begun_us for one, other in pairwise(spans))
+    assert all(span.ended_us > span.begun_us > 0 for span in spans)
+    assert any(row.endswith(" 1 times: aten::sin") for row in model_where.told(spans))
+
+
+@pytest.mark.nightly
+def test_where_a_compiled_models_time_goes_is_told_with_its_row() -> None:
+    cpu = torch.device("cpu")
+    with torch.no_grad():
+        rows = list(models.measure(SAMPLE, cpu, ["default"], ["default"], None, 0.1, profiled=True))
+    assert [row.where for row in rows] == [[], [], [], ["the profiler saw nothing on a GPU"]]
 
 
 @pytest.mark.nightly

@@ -1,34 +1,25 @@
 """Whether a kernel pays in a place: it must be right there, and faster than Inductor's own code for the same region.
 
 Both run on the place's shapes, with values of this process's: on a GPU in CUDA graphs that go through as many copies of
-the inputs as its cache does not hold, for a model's weights are not in the cache either when their turn comes. What was
-found is kept in a file, by machine, versions and region, so that another process need not measure again.
+the inputs as its cache does not hold, for a model's weights are not in the cache either when their turn comes.
+What was found is kept (`choices`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import json
 import math
-import os
-import tempfile
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 
-from warpsmith.kernels_db.runtime.cache import cache_directory
 from warpsmith.workers.judge.clock.timing import Samples, ratio_with_interval
 
 from . import inductor
-from .patterns import keep
-from .places import Region
+from .places import Laid, Region
 from .turns import time_in_turns, wait
 
 TIME_S = 1.0
@@ -55,6 +46,7 @@ HALVINGS = 4
 """Of large values on which PyTorch's own results are not finite: down to some that are hardly larger than normal."""
 FORMAT = 8
 """Of the files of decisions: another one is another way of measuring."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,51 +69,6 @@ class Decision:
     def saved_us(self) -> float:
         """What one place saves a call, in microseconds."""
         return 0.0 if self.us is None or self.inductor_us is None else self.inductor_us - self.us
-
-
-class Choices:
-    """What is known about regions under a configuration of Inductor's, in a file of the user's cache."""
-
-    def __init__(self, device: torch.device, patches: inductor.Patches) -> None:
-        named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        facts = [FORMAT, named, torch.__version__, torch.version.cuda, sorted(map(repr, patches.items()))]
-        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-        self._patches = patches
-        self._file = cache_directory().parent / "choices" / f"{digest}.json"
-        self._known: dict[str, Decision] = _read(self._file)
-
-    def known(self, region: Region) -> Decision | None:
-        """Return what was found, None where nobody looked."""
-        return self._known.get(region.key)
-
-    @functools.cached_property
-    def name(self) -> str:
-        """A name of this cache: Inductor's code is taken from its own cache only beside what is known of it here."""
-        file, fresh = self._file.with_name("name"), uuid.uuid4().hex
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8") as written:
-                written.write(fresh)
-                written.flush()
-                with contextlib.suppress(FileExistsError):
-                    os.link(written.name, file)
-            return file.read_text("utf-8")
-        except OSError:
-            return fresh
-
-    def graph(self, digest: str) -> Path:
-        """Return the file in which it is kept what became of the regions of a graph."""
-        return self._file.with_suffix("") / f"{digest}.json"
-
-    def decide(self, wanted: Sequence[Region]) -> None:
-        """Look at regions, each kind once, and keep what is found."""
-        regions = list({region.key: region for region in wanted}.values())
-        without = Without(self._patches)
-        with inductor.phase("loading"):
-            load(regions, without)
-        for region in regions:
-            self._known[region.key] = decide(region, without)
-        _write(self._file, self._known)
 
 
 class Without:
@@ -151,28 +98,35 @@ def load(regions: Sequence[Region], without: Without) -> None:
         for kernel in {region.kernel.name: region.kernel.kernel for region in regions}.values():
             held.enter_context(kernel.unwatched())  # whether it is right is asked below, for each place
         with contextlib.suppress(torch.OutOfMemoryError), ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as several:
-            waiting = [(region, several.submit(_load, region)) for region in regions if _may_serve(region)]
-            for region, _ in waiting:
-                without.of(region, _drawn(region, "normal") or ())
-            for _, done in waiting:
+            waiting = []
+            for region in regions:
+                drawn = _drawn(region, "normal")
+                if drawn is not None and _may_serve(region, drawn):
+                    waiting.append((region, drawn, several.submit(in_thread, region, _load, drawn)))
+            for region, drawn, _ in waiting:
+                without.of(region, drawn)
+            for *_, done in waiting:
                 done.exception()  # waits for it
-        for device in {region.tensors[0].device for region in regions}:
+        for device in {region.laid[0].device for region in regions}:
             wait(device)
 
 
-def _may_serve(region: Region) -> bool:
+def _may_serve(region: Region, drawn: Sequence[torch.Tensor]) -> bool:
     """Return whether a kernel's envelope has its place."""
-    drawn = _drawn(region, "normal")
-    return drawn is not None and region.kernel.kernel.outside(_flat(region, drawn), region.match.numbers) is None
+    return region.kernel.kernel.outside(_flat(region, drawn), region.match.numbers) is None
 
 
-def _load(region: Region) -> None:
-    """Call a kernel in its place, in a thread of its own."""
-    device = region.tensors[0].device
+def _load(region: Region, drawn: Sequence[torch.Tensor]) -> None:
+    """Call a kernel in its place."""
+    if region.kernel.kernel.refusal(_flat(region, drawn), region.match.numbers) is None:
+        _called(region, drawn)
+
+
+def in_thread(region: Region, call: Callable[..., T], *given: Any) -> T:
+    """Call with a region in a thread of its own, which has neither the gradients' mode of another nor its device."""
+    device = region.laid[0].device
     with torch.no_grad(), torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-        drawn = _drawn(region, "normal") or []
-        if region.kernel.kernel.refusal(_flat(region, drawn), region.match.numbers) is None:
-            _called(region, drawn)
+        return call(region, *given)
 
 
 def decide(region: Region, without: Without) -> Decision:
@@ -181,10 +135,9 @@ def decide(region: Region, without: Without) -> Decision:
         if _drawn(region, "normal") is None:
             return Decision("it takes integers, and which ones make sense here is not known")
         with inductor.phase("comparing"):
-            for values in VALUES:
-                drawn, told = _large(region) if values == "large" else (_drawn(region, values), _TOLD[values])
-                if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
-                    return unfit
+            unfit = compare(region)
+        if unfit is not None:
+            return unfit
         inputs = list(_drawn(region, "normal") or ())
         compiled = without.of(region, inputs)
         begun = {at: inputs[at].clone() for at in _written_integers(region)}
@@ -199,6 +152,15 @@ def decide(region: Region, without: Without) -> Decision:
 
         with inductor.phase("timing"), region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
             return _timed({"kernel": call, "inductor": call_inductor}, inputs)
+
+
+def compare(region: Region) -> Decision | None:
+    """Compare a kernel with what computes in its place; None where it serves there and its results are right."""
+    for values in VALUES:
+        drawn, told = _large(region) if values == "large" else (_drawn(region, values), _TOLD[values])
+        if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
+            return unfit
+    return None
 
 
 def _written_integers(region: Region) -> list[int]:
@@ -272,8 +234,8 @@ def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tens
     planted = values != "with NaN"
     once = dict.fromkeys(region.match.inputs)
     for position in map(region.match.inputs.index, once):
-        like = region.tensors[position]
-        shape = tuple(like.shape)
+        like = region.laid[position]
+        shape = like.shape
         if like.dtype.is_floating_point:
             found = torch.randn(shape, device=like.device)
             if values == "large":
@@ -282,18 +244,22 @@ def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tens
                 found[(0,) * found.dim()], planted = math.nan, True
         elif like.dtype is torch.bool:
             found = torch.rand(shape, device=like.device) < SEEN
-        elif like.numel() == 1 and (known := region.kernel.kernel.integers(position)) is not None:
+        elif math.prod(shape) == 1 and (known := region.kernel.kernel.integers(position)) is not None:
             found = torch.randint(known.start, known.stop, shape, device=like.device)
         else:
             return None
-        drawn.append(laid_out(found, like))
+        drawn.append(_laid_out(found, like))
     return drawn
 
 
 def laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return the values in memory of their own, with the dtype and strides of `like`: what is expanded there is so."""
-    once = values[tuple(slice(0, 1) if step == 0 else slice(None) for step in like.stride())]
-    made = torch.empty_strided(once.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return _laid_out(values, Laid(tuple(like.shape), like.stride(), like.dtype, like.device))
+
+
+def _laid_out(values: torch.Tensor, like: Laid) -> torch.Tensor:
+    once = values[tuple(slice(0, 1) if step == 0 else slice(None) for step in like.stride)]
+    made = torch.empty_strided(once.shape, like.stride, dtype=like.dtype, device=like.device)
     return made.copy_(once).expand(values.shape)
 
 
@@ -357,17 +323,3 @@ def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
 def read(document: dict[str, Any]) -> Decision:
     """Return a decision of a file. Raises TypeError, KeyError where it is none."""
     return Decision(**(document | {"ci95": document["ci95"] and tuple(document["ci95"])}))
-
-
-def _read(file: Path) -> dict[str, Decision]:
-    """Return the decisions of a file; none where it is not there, or is not one that was written here."""
-    try:
-        return {key: read(each) for key, each in json.loads(file.read_text("utf-8")).items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}
-
-
-def _write(file: Path, decisions: dict[str, Decision]) -> None:
-    """Keep decisions beside those that another process wrote meanwhile."""
-    lasting = _read(file) | {key: each for key, each in decisions.items() if each.lasting}
-    keep(file, {key: asdict(each) for key, each in sorted(lasting.items())})

@@ -12,6 +12,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
@@ -187,7 +188,20 @@ def configuration() -> str:
     """Return what decides how Inductor decomposes and compiles, without passes that are added to its own."""
     from torch._inductor import config  # noqa: PLC0415 - as above
 
-    return repr(sorted(config.save_config_portable().items(), key=lambda each: each[0]))
+    return _steady.get() or repr(sorted(config.save_config_portable().items(), key=lambda each: each[0]))
+
+
+_steady: ContextVar[str | None] = ContextVar("configuration", default=None)
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Inside, the configuration stays as it is, and is read once: that takes some hundredths of a second."""
+    token = _steady.set(configuration())
+    try:
+        yield
+    finally:
+        _steady.reset(token)
 
 
 def hint(size: Any) -> int | None:
@@ -199,7 +213,12 @@ def hint(size: Any) -> int | None:
 
 
 def sized(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return a tensor without memory with its sizes and strides as numbers; None where one is not known."""
+    """Return a tensor without memory with its sizes and strides as numbers, itself where they are numbers.
+
+    None where one is not known.
+    """
+    if all(type(size) is int for size in (*tensor.shape, *tensor.stride())):
+        return tensor
     shape, stride = [hint(size) for size in tensor.shape], [hint(step) for step in tensor.stride()]
     if None in shape or None in stride:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -80,24 +80,38 @@ class _Bound:
 
     nodes: dict[Node, Node] = field(default_factory=dict)
     numbers: dict[float, float] = field(default_factory=dict)
+    taken: frozenset[Node] = frozenset()
 
     def with_node(self, ours: Node, theirs: Node) -> _Bound:
-        return replace(self, nodes=self.nodes | {ours: theirs})
+        taken = self.taken | {theirs} if ours.op == "call_function" else self.taken
+        return _Bound(self.nodes | {ours: theirs}, self.numbers, taken)
 
     def with_number(self, ours: float, theirs: float) -> _Bound:
-        return replace(self, numbers=self.numbers | {ours: theirs})
+        return _Bound(self.nodes, self.numbers | {ours: theirs}, self.taken)
 
 
-def find(pattern: Pattern, graph: Graph, accepted: Callable[[Match], bool] = lambda _: True) -> list[Match]:
+Arguments = dict[Node, tuple[list[str], list[Any]]]
+"""Calls with the names and values of their arguments, as far as they were read."""
+
+
+def find(
+    pattern: Pattern,
+    graph: Graph,
+    accepted: Callable[[Match], bool] = lambda _: True,
+    arguments: Arguments | None = None,
+) -> list[Match]:
     """Every occurrence that shares no node but views with another, in the graph's order. What it computes on the way is
     used by nobody else, nothing outside of it stands between its nodes, and `accepted` says yes to it.
+
+    arguments: of calls of this graph, as they were read for other patterns.
     """
+    finder = _Finder(frozenset(pattern.numbers), {} if arguments is None else arguments)
     order = {node: number for number, node in enumerate(graph.nodes)}
     used: set[Node] = set()
     found = []
     named = _name(pattern.outputs[0])
     for anchor in [node for node in order if node.op == "call_function" and _name(node) == named]:
-        for found_here in _bindings(pattern, anchor, graph):
+        for found_here in _bindings(finder, pattern, anchor, graph):
             bound = found_here.nodes
             nodes = {
                 theirs for ours, theirs in bound.items() if ours.op == "call_function" and theirs.op == "call_function"
@@ -154,9 +168,8 @@ def convex(nodes: set[Node], order: Mapping[Node, int] | None = None) -> bool:
     return True
 
 
-def _bindings(pattern: Pattern, anchor: Node, graph: Graph) -> Iterator[_Bound]:
+def _bindings(finder: _Finder, pattern: Pattern, anchor: Node, graph: Graph) -> Iterator[_Bound]:
     """Ways in which the pattern's results can be nodes of the graph, the first one being `anchor`."""
-    finder = _Finder(frozenset(pattern.numbers))
     yield from finder.outputs(pattern.outputs[1:], graph, finder.node(pattern.outputs[0], anchor, _Bound()))
 
 
@@ -165,6 +178,7 @@ class _Finder:
     """Finds a pattern whose `numbers` are those of its constants that stand for arguments."""
 
     numbers: frozenset[float]
+    read: Arguments
 
     def outputs(self, rest: Sequence[Node], graph: Graph, so_far: Iterator[_Bound]) -> Iterator[_Bound]:
         for bound in so_far:
@@ -186,11 +200,10 @@ class _Finder:
             return
         if ours.op != "call_function" or theirs.op != "call_function" or _name(ours) != _name(theirs):
             return
-        taken = (other for mine, other in bound.nodes.items() if mine is not ours and mine.op == "call_function")
-        if any(other is theirs for other in taken):
+        if theirs in bound.taken:
             return
-        names, mine = _arguments(ours)
-        names_there, other = _arguments(theirs)
+        names, mine = self._arguments(ours)
+        names_there, other = self._arguments(theirs)
         if names != names_there:
             return
         orders = [list(zip(mine, other, strict=True))]
@@ -198,6 +211,12 @@ class _Finder:
             orders.append(list(zip(mine, [other[1], other[0], *other[2:]], strict=True)))
         for pairs in orders:
             yield from self._values(pairs, bound.with_node(ours, theirs))
+
+    def _arguments(self, node: Node) -> tuple[list[str], list[Any]]:
+        found = self.read.get(node)
+        if found is None:
+            found = self.read[node] = _arguments(node)
+        return found
 
     def _values(self, pairs: Sequence[tuple[Any, Any]], bound: _Bound) -> Iterator[_Bound]:
         if not pairs:

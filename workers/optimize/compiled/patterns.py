@@ -20,6 +20,7 @@ from torch import fx
 
 from warpsmith.kernels_db.runtime.cache import cache_directory
 
+from . import known
 from .match import Pattern
 
 FORMAT = 1
@@ -36,7 +37,7 @@ class Kept:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._known = _read(file)
+        self._known = _parsed(known.reference(file.stem)) | _parsed(_documents(file))
 
     @classmethod
     def of(cls, facts: Sequence[Any]) -> Kept:
@@ -120,10 +121,10 @@ def _documents(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read(file: Path) -> dict[str, Pattern | None]:
-    """Return the patterns of a file, without those that do not read as one."""
+def _parsed(documents: dict[str, Any]) -> dict[str, Pattern | None]:
+    """Return patterns by lead, without those that do not read as one."""
     found: dict[str, Pattern | None] = {}
-    for lead, written in _documents(file).items():
+    for lead, written in documents.items():
         try:
             found[lead] = None if written is None else parsed(written)
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError):

@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -18,6 +18,15 @@ from . import inductor, match
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
 from .served import Served
+
+
+class Laid(NamedTuple):
+    """How a tensor lies, for other threads: what one without memory says of its device changes while it is used."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,17 @@ class Region:
         """What flows in: tensors without memory, of the sizes of the call that is compiled."""
         return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
 
+    @functools.cached_property
+    def laid(self) -> list[Laid]:
+        """How what flows in lies."""
+        return [Laid(tuple(each.shape), each.stride(), each.dtype, each.device) for each in self.tensors]
+
     def on(self, moved: Mapping[fx.Node, fx.Node]) -> Region:
         """Return the same place in a copy of its graph: `moved` is each node's there."""
         own = self.match
         inputs, outputs, nodes = (tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes))
         there = Region(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
-        vars(there).update({name: vars(self)[name] for name in ("tensors", "key") if name in vars(self)})
+        vars(there).update({name: vars(self)[name] for name in ("tensors", "laid", "key") if name in vars(self)})
         return there
 
     @functools.cached_property
@@ -50,6 +64,10 @@ class Region:
         facts = [(tuple(t.shape), tuple(t.stride()), str(t.dtype), t.device.type) for t in self.tensors]
         operators = [str(node.target) for node in self.match.nodes]
         return hashlib.sha256(repr((self.kernel.name, facts, self.match.numbers, operators)).encode()).hexdigest()[:32]
+
+    def ready(self) -> None:
+        """Have all that other threads ask for, whatever becomes of the graph meanwhile."""
+        _ = self.laid, self._itself
 
     @property
     def shapes(self) -> str:
@@ -71,6 +89,10 @@ class Region:
         inputs = [self.match.inputs[position] for position in self.kernel.mutated]
         return list(zip(inputs, self.match.outputs[len(self.match.outputs) - len(inputs) :], strict=True))
 
+    @functools.cached_property
+    def _itself(self) -> fx.GraphModule:
+        return cut_out(self.match.inputs, self.match.nodes, self.match.outputs)
+
     def alone(self, *, in_place: bool = False) -> fx.GraphModule:
         """Return the region as a graph of its own: its inputs in order, once each, and a tuple of its results.
 
@@ -78,7 +100,7 @@ class Region:
         """
         match = self.match
         if not in_place:
-            return cut_out(match.inputs, match.nodes, match.outputs)
+            return self._itself
         results = match.outputs[: len(match.outputs) - len(self.written)]
         return cut_out(match.inputs, match.nodes, results, self.written)
 
@@ -152,19 +174,24 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     operators = {str(node.target) for node in calls}
     read = Read(graph)
     found = Found([], [])
-    for kernel in kernels:
-        for lead, device in leads(read, kernel, operators):
-            pattern = kernel.pattern(lead, device)
-            if pattern is None or not operators_of(pattern) <= operators:
-                continue
+    arguments: match.Arguments = {}
+    with inductor.steady():
+        patterns = [
+            (kernel, lead, kernel.pattern(lead, device))
+            for kernel in kernels
+            for lead, device in leads(read, kernel, operators)
+        ]
+    for kernel, lead, pattern in patterns:
+        if pattern is None or not operators_of(pattern) <= operators:
+            continue
 
-            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
-                region = Region(kernel, one)
-                if (why := _unfit(region, lead)) is not None:
-                    found.misses.append((region, why))
-                return why is None
+        def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
+            region = Region(kernel, one)
+            if (why := _unfit(region, lead)) is not None:
+                found.misses.append((region, why))
+            return why is None
 
-            found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits)]
+        found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
@@ -181,10 +208,7 @@ def _unfit(region: Region, lead: Lead) -> str | None:
         return "sizes vary from call to call that are not those of its rows"
     if region.kernel.leading is not None and kind(region.kernel.lead(tensors[0])) != lead:
         return ""
-    try:
-        axes = region.kernel.axes(region.kernel.flat(tensors))
-    except RuntimeError:
-        return "its inputs do not flatten to rows"
+    axes = region.kernel.axes_of(region.laid, tensors)
     return axes if isinstance(axes, str) else _not_in_place(region)
 
 

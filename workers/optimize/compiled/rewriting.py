@@ -20,7 +20,8 @@ import torch
 from torch import fx
 
 from . import choice, inductor, match, seams, trial
-from .choice import Choices, Decision
+from .choice import Decision
+from .choices import Choices
 from .kept import keep_shared
 from .patterns import keep as keep_file
 from .places import Found, Region, find, in_order, put
@@ -80,7 +81,7 @@ def compile_with(
     """
     device = _device(inputs)
     choices = Choices(device, patches)
-    identity = _digest(_code(), choices.name, keep, sorted(kernel.name for kernel in kernels))
+    identity = _digest(_code(), choices.name, choices.refuted, keep, sorted(kernel.name for kernel in kernels))
     told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told)
     patched = inductor.with_pass(patches, rewriter, identity)
@@ -95,6 +96,8 @@ def compile_with(
         if kernel.name in known:
             _ = kernel.call  # imports what code of Inductor's cache calls by name
     compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
+    if rewriter.refuted:
+        return compile_with(kernels, graph, inputs, patches, keep, tried=tried)  # under another identity
     if rewriter.placed is None:
         placed, gain = _read(told), seams.read(whole)
     else:
@@ -151,8 +154,9 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 class _Rewriter:
     """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten.
 
-    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. told: the
-    file that says what became of the places. It is written before Inductor keeps the code, which calls the kernels.
+    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. refuted: a
+    kernel for which only what ships spoke is wrong here, so the code is none to use. told: the file that says what
+    became of the places. It is written before Inductor keeps the code, which calls the kernels.
     """
 
     def __init__(
@@ -168,9 +172,16 @@ class _Rewriter:
         self.unknown: list[Region] = []
         self.placed: list[Placed] | None = None
         self.gain: Gain | None = None
+        self.refuted = False
 
     def attempts(self, attempt: Callable[[], inductor.Compiled]) -> inductor.Compiled:
         """Attempt to compile a graph of operators until all its regions are known."""
+        try:
+            return self._attempts(attempt)
+        finally:
+            self.refuted = not self._choices.compared()
+
+    def _attempts(self, attempt: Callable[[], inductor.Compiled]) -> inductor.Compiled:
         for _ in range(MOST_TRIES):
             try:
                 compiled = attempt()
@@ -196,6 +207,7 @@ class _Rewriter:
         chosen, placed = _choose(graph, decided, self._keep)
         decisions = {id(region): known for region, known in decided}
         self.gain = self._gain([(region, decisions[id(region)]) for region in chosen]) if self.placed is None else None
+        self._choices.compare_meanwhile(chosen)
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
         keep_shared(graph)

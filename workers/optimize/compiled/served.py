@@ -73,6 +73,7 @@ class Served(Rows):
         super().__init__(shapes, spec.VARIABLE_AXES)
         self._numbers = len(spec.PARAMETERS) - len(shapes)
         self._patterns: dict[str, Kept] = {}
+        self._axes: dict[tuple[Any, ...], dict[str, int] | str] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
@@ -85,6 +86,16 @@ class Served(Rows):
         """Return the axes of a call with flat tensors, or what does not fit."""
         found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors))
         return found
+
+    def axes_of(self, laid: Sequence[Any], tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+        """Return the axes of a call with tensors of a model that lie so, or what does not fit; asked once for each."""
+        key = tuple(laid)
+        if key not in self._axes:
+            try:
+                self._axes[key] = self.axes(self.flat(tensors))
+            except RuntimeError:
+                self._axes[key] = "its inputs do not flatten to rows"
+        return self._axes[key]
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""

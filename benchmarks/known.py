@@ -1,0 +1,81 @@
+"""Keep what a cache has of decisions and traced references among those that ship.
+
+    python -m benchmarks.known CACHE [--modes MODE,...] [--output DIR]
+
+CACHE is the directory above that of WARPSMITH_KERNEL_CACHE, in which `warpsmith.optimize` left `choices/` and
+`patterns/`; run it on the machine that measured them, or one of its kind. Taken are decisions by which a kernel serves,
+or was surely not faster; with those that are there from before. DIR is that of the package by default.
+
+What ships is looked up by device, versions and mode, and by the kernel's digest: of a kernel that has changed it says
+nothing any longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from warpsmith.workers.optimize.compiled import choice, inductor, known
+from warpsmith.workers.optimize.compiled.choices import Choices
+
+
+def keep(cache: Path, modes: Sequence[str], device: torch.device, output: Path) -> list[Path]:
+    """Add what the cache has to the files in `output`; returns those that were written."""
+    output.mkdir(parents=True, exist_ok=True)
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    written = []
+    for mode in modes:
+        name = Choices(device, inductor.patches_of(mode, None)).file.stem
+        found = {key: asdict(each) for key, each in decided(cache / "choices" / f"{name}.json").items()}
+        told = {"device": named, **facts, "mode": mode}
+        written += _added(output / known.decisions_file(name), told, known.DECISIONS, found)
+    references = {
+        file.stem: json.loads(file.read_text("utf-8")) for file in sorted((cache / "patterns").glob("*.json"))
+    }
+    return written + _added(output / known.references_file(), facts, known.REFERENCES, references)
+
+
+def decided(file: Path) -> dict[str, choice.Decision]:
+    """Return a cache's decisions that came of timing on both sides; none where there is no such file."""
+    if not file.is_file():
+        return {}
+    every = {key: choice.read(each) for key, each in json.loads(file.read_text("utf-8")).items()}
+    return {key: each for key, each in every.items() if not each.why and each.ci95 is not None}
+
+
+def _added(file: Path, facts: dict[str, Any], part: str, found: dict[str, Any]) -> list[Path]:
+    if not found:
+        return []
+    before = json.loads(file.read_text("utf-8"))[part] if file.is_file() else {}
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(each)}" for key, each in sorted((before | found).items()))
+    head = json.dumps(facts).removesuffix("}")
+    file.write_text(f'{head}, "{part}": {{\n{lines}\n}}}}\n', encoding="utf-8")
+    return [file]
+
+
+def main() -> int:
+    """Write the files and name them; returns the exit status, 1 where the cache has nothing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.known", description="What ships of decisions.")
+    parser.add_argument("cache", type=Path, metavar="CACHE")
+    parser.add_argument("--modes", default="reduce-overhead,max-autotune", help="by commas; default: %(default)s")
+    parser.add_argument("--output", type=Path, default=known.DIRECTORY, metavar="DIR")
+    arguments = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    written = keep(arguments.cache, arguments.modes.split(","), device, arguments.output)
+    for file in written:
+        print(f"{file}: {file.stat().st_size} bytes")
+    if not written:
+        print(f"{arguments.cache}: found neither decisions nor references of this machine's kind", file=sys.stderr)
+    return 0 if written else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
