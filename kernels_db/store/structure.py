@@ -12,20 +12,21 @@ from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.schema import Op
 
 _NAMES = """
-product: matmul mm bmm addmm baddbmm linear einsum dot mv outer tensordot
+product: matmul mm bmm addmm baddbmm linear einsum dot mv outer tensordot scaled_dot_product_attention
 convolution: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
 attention: scaled_dot_product_attention
 pooling: max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d
 reduction: sum mean amax amin max min prod norm var std var_mean logsumexp argmax argmin softmax log_softmax
 reduction: layer_norm rms_norm group_norm batch_norm instance_norm normalize cross_entropy nll_loss mse_loss
+reduction: scaled_dot_product_attention
 normalisation: layer_norm rms_norm group_norm batch_norm instance_norm normalize rsqrt var var_mean
 softmax: softmax log_softmax logsumexp cross_entropy scaled_dot_product_attention
 scan: cumsum cumprod cummax cummin logcumsumexp associative_scan
 order: sort argsort topk kthvalue median unique searchsorted
-indexing: gather scatter scatter_add index_select index_add index_put take take_along_dim embedding masked_fill
+indexing: gather scatter scatter_add index_select index_add index_put take take_along_dim embedding
 transcendental: exp exp2 expm1 log log2 log1p tanh sigmoid gelu silu softplus erf sin cos mish selu elu pow
-transcendental: softmax log_softmax
-pointwise: add sub mul div relu clamp where minimum maximum sqrt rsqrt abs neg sigmoid tanh gelu silu exp
+transcendental: softmax log_softmax scaled_dot_product_attention
+pointwise: masked_fill add sub mul div relu clamp where minimum maximum sqrt rsqrt abs neg sigmoid tanh gelu silu exp
 """
 _KINDS: dict[str, set[str]] = {}
 for _line in _NAMES.split("\n"):
@@ -48,6 +49,8 @@ def structure(op: Op) -> frozenset[str]:
     """
     names = operations(op.reference)
     found = {kind for kind, members in _KINDS.items() if names & members}
+    if "attention" not in found and _weighs_by_softmax(op.reference):
+        found.add("attention")
     if found and any(item.mutated for item in op.inputs):
         found.add("in place")
     if "reduction" in found and _over_last_axis(op.reference):
@@ -73,6 +76,49 @@ def _over_last_axis(reference: str) -> bool:
             if any(_is_last(inner) for value in given for inner in ast.walk(value)):
                 return True
     return False
+
+
+def _weighs_by_softmax(reference: str) -> bool:
+    """Check whether a product takes a softmax of another product: an attention that is written out.
+
+    Assignments are followed in the order of the text, by their names alone.
+    """
+    products: set[str] = set()
+    weights: set[str] = set()
+    for node in ast.walk(ast.parse(reference)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for statement in node.body:
+            if any(_mentions(argument, weights) for argument in _arguments_of(statement, "product")):
+                return True
+            targets = {name.id for name in ast.walk(statement) if isinstance(name, ast.Name) and _is_stored(name)}
+            of_product = _mentions(statement, products) or bool(_arguments_of(statement, "product"))
+            if _mentions(statement, weights) or (of_product and bool(_arguments_of(statement, "softmax"))):
+                weights |= targets
+            elif of_product:
+                products |= targets
+    return False
+
+
+def _arguments_of(statement: ast.AST, kind: str) -> list[ast.AST]:
+    """Return the operands of a statement's calls and operators of a kind."""
+    found: list[ast.AST] = []
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _KINDS[kind]:
+                found += [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        elif kind == "product" and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            found += [node.left, node.right]
+    return found
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in names and not _is_stored(one) for one in ast.walk(node))
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
 def _is_last(node: ast.AST) -> bool:

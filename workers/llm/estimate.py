@@ -46,7 +46,7 @@ SOURCE_CHARS, LEDGER_LINES, CAUSE_CHARS = 4_500, 20, 180
 WORST_MEASURED_CHARS = 16_000
 """More than any verdict takes in a prompt: its workloads, kernels, profile and inputs that were wrong."""
 
-WORST_EXEMPLAR_CHARS = exemplars.MOST_TOKENS * CHARS_PER_TOKEN + 2_000
+WORST_EXEMPLAR_CHARS = exemplars.MOST_TOKENS_WITH_CODE * CHARS_PER_TOKEN + 2_000
 """Of exemplars with the words around them; two that are shown without code are shorter."""
 
 WORST_TITLE_CHARS = 120

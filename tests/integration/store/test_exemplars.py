@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from tests import REPOSITORY
 from warpsmith.kernels_db.library.seed_library import stock
-from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.op import Op, Target, load_op, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.exemplars import MOST_OF_AN_OP, NEARLY_AS_ALIKE, Exemplar, find_exemplars
 from warpsmith.kernels_db.store.records import add_op
@@ -179,6 +179,34 @@ def test_structure_is_what_an_op_computes_and_how_it_goes_over_its_tensors() -> 
     assert "convolution" in structure(example("conv2d"))
     assert structure(example("add_relu")) == {"pointwise"}
     assert "scan" in structure(example("selective_scan"))
+
+
+WRITTEN_OUT = """
+import torch
+
+def run(query, key, value):
+    scores = query.float() @ key.float().transpose(-1, -2)
+    scores = 50.0 * torch.tanh(scores / 50.0)
+    weights = torch.softmax(scores, dim=-1)
+    return torch.matmul(weights, value.float()).to(query.dtype)
+"""
+GATE = """
+import torch
+
+def run(x, router, experts):
+    weights = torch.softmax(x @ router, dim=-1)
+    return (torch.matmul(x, experts) * weights[..., None]).sum(-2)
+"""
+
+
+def test_an_attention_that_is_written_out_is_told_from_a_gate_beside_a_product(db: Database) -> None:
+    written = parse_op(example("attention").document() | {"reference": WRITTEN_OUT})
+    gate = parse_op(example("attention").document() | {"reference": GATE})
+    assert "attention" in structure(written)
+    assert "attention" not in structure(gate)
+    assert structure(example("attention")) < structure(written)
+    stock(db)
+    assert {"mla_decode", "paged_decode_attention"} <= {one.op for one in found(db, written, "triton")}
 
 
 def test_likeness_counts_heavy_features_twice() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.prompt_scenarios import EXEMPLARS, PARENT_SOURCE, context
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN
-from warpsmith.workers.llm.prompt.exemplars import MOST_TOKENS, exemplars
+from warpsmith.workers.llm.prompt.exemplars import MOST_TOKENS, MOST_TOKENS_WITH_CODE, exemplars
 from warpsmith.workers.llm.prompt.requests import build, identity
 
 HEADING = "## Verified kernels of other ops, to read"
@@ -49,10 +49,11 @@ def test_what_is_read_is_no_part_of_the_question(kind: str) -> None:
 def test_all_of_it_stays_under_the_cap() -> None:
     idea = {**EXEMPLARS[0].idea, "mechanism": "m" * 5_000}
     long = replace(EXEMPLARS[0], description="d" * 5_000, source="s" * 9_000, idea=idea)
-    just = replace(long, source="s" * 2_000)
+    just = replace(long, source="s" * 6_000)
     for found in ([long, long], [just, just]):
-        shown = exemplars(found, with_code=True)
-        assert sum(len(str(value)) for entry in shown for value in entry.values()) < MOST_TOKENS * CHARS_PER_TOKEN
+        for with_code, most in ((False, MOST_TOKENS), (True, MOST_TOKENS_WITH_CODE)):
+            shown = exemplars(found, with_code=with_code)
+            assert sum(len(str(value)) for entry in shown for value in entry.values()) < most * CHARS_PER_TOKEN
     assert [entry["source"] is None for entry in exemplars([long, long], with_code=True)] == [True, True]
     assert [entry["source"] is None for entry in exemplars([just, just], with_code=True)] == [False, True]
 

@@ -10,8 +10,11 @@ from warpsmith.workers.llm.base import CHARS_PER_TOKEN
 from warpsmith.workers.llm.prompt.facts import significant
 from warpsmith.workers.text import middle_cut, one_line
 
-MOST_TOKENS = 1_500
-"""Tokens of all exemplars of a request. Code that does not fit is left out: half a kernel teaches little."""
+MOST_TOKENS, MOST_TOKENS_WITH_CODE = 1_500, 2_500
+"""Tokens of all exemplars of a request, in words alone and where code may be shown.
+
+Code that does not fit is left out: half a kernel teaches little. Under 1,500 tokens most kernels that ship did not fit.
+"""
 
 MAX_DESCRIPTION_CHARS = 600
 MAX_MECHANISM_CHARS = 1_000
@@ -21,7 +24,8 @@ MAX_MECHANISM_CHARS = 1_000
 def exemplars(found: Sequence[Exemplar], *, with_code: bool) -> list[dict[str, Any]]:
     """Return what the template shows of `found`, the code where it is asked for and fits beside all words."""
     shown = [_words(one) for one in found]
-    left = MOST_TOKENS * CHARS_PER_TOKEN - sum(len(str(value)) for entry in shown for value in entry.values())
+    most = MOST_TOKENS_WITH_CODE if with_code else MOST_TOKENS
+    left = most * CHARS_PER_TOKEN - sum(len(str(value)) for entry in shown for value in entry.values())
     for one, entry in zip(found, shown, strict=True):
         if with_code and len(one.source) <= left:
             entry["source"] = one.source
