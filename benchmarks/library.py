@@ -6,10 +6,11 @@
 
 On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
 run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
-limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked under Triton's
-interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and prints the same table from
-the verdicts that ship, with the device and the versions that they were measured on. `--markdown` prints one row a
-kernel and nothing else.
+limit. Each GPU of the first one's kind has a judge of its own, and the kernels of an op share a GPU. Without that GPU
+each is compiled for its architecture, and the Triton ones are checked under Triton's interpreter on the smallest
+workloads; nothing is timed then. `--stored` judges nothing and prints the same table from the verdicts that ship, with
+the device and the versions that they were measured on. `--markdown` prints one row a kernel and nothing else. `--json`
+is written anew with each verdict, so a stop costs no more than what was not judged yet.
 
 `--experts`: the kernels of ops that these libraries have, beside them as further baselines, and candidates of such ops
 that do not ship (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the
@@ -21,11 +22,14 @@ Exits with 1 where a kernel is rejected, or got no verdict.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import queue
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +43,7 @@ from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.kernels_db.spec.op import Op, load_op
 from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.judging import machine
 
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""
@@ -94,14 +99,42 @@ def job_of(kernel: Entry | Kernel, baselines: Sequence[str], time_s: float) -> J
     return job
 
 
-def judged(found: Sequence[Kernel], cache: Path, baselines: Sequence[str], time_s: float) -> list[Shown]:
-    """Judge every kernel, in order, and report each verdict as it comes."""
-    shown: list[Shown] = []
-    with JudgeClient(cache=cache) as client, ThreadPoolExecutor(AT_ONCE) as pool:
-        for one in pool.map(lambda kernel: ask(client, job_of(kernel, baselines, time_s)), found):
-            shown.append(one)
-            print("\n".join(lines(one)), file=sys.stderr, flush=True)
-    return shown
+def devices() -> list[str | None]:
+    """Return what each judge of a run sees of this machine: a GPU of the first one's kind, or None without a GPU."""
+    found = machine.gpus()
+    return [gpu.uuid for gpu in found if gpu.name == found[0].name] or [None]
+
+
+def judged(
+    found: Sequence[Kernel], cache: Path, baselines: Sequence[str], time_s: float, report: Callable[[list[Shown]], None]
+) -> list[Shown]:
+    """Judge every kernel; `report` gets all verdicts so far with each that comes, in the order of the kernels."""
+    shown: dict[int, Shown] = {}
+    waiting: queue.SimpleQueue[list[tuple[int, Kernel]]] = queue.SimpleQueue()
+    numbered = list(enumerate(found))
+    for name in dict.fromkeys(kernel.op.name for kernel in found):
+        waiting.put([(number, kernel) for number, kernel in numbered if kernel.op.name == name])
+    telling = threading.Lock()
+
+    def serve(client: JudgeClient) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                for number, kernel in waiting.get_nowait():
+                    one = ask(client, job_of(kernel, baselines, time_s))
+                    with telling:
+                        shown[number] = one
+                        print("\n".join(lines(one)), file=sys.stderr, flush=True)
+                        report([shown[each] for each in sorted(shown)])
+
+    with contextlib.ExitStack() as stack:
+        seen = devices()
+        clients = [
+            stack.enter_context(JudgeClient(cache=cache / str(number), visible=visible))
+            for number, visible in enumerate(seen)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE * len(clients)))
+        list(pool.map(serve, clients * AT_ONCE))
+    return [shown[number] for number in sorted(shown)]
 
 
 def stored(entry: Entry) -> Shown:
@@ -142,6 +175,11 @@ def main() -> int:
     if unknown := sorted(set(arguments.only or ()) - known):
         parser.error(f"--only: found {', '.join(unknown)}, expected ops of {', '.join(sorted(known))}")
     found = [entry for entry in found if not arguments.only or entry.op.name in arguments.only]
+
+    def write(shown: Sequence[Shown]) -> None:
+        if arguments.json:
+            arguments.json.write_text(json.dumps([one.verdict for one in shown], indent=1))
+
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpsmith-library-") as scratch:
         shown = (
@@ -152,10 +190,10 @@ def main() -> int:
                 arguments.cache or Path(scratch),
                 baselines,
                 arguments.time_s,
+                write,
             )
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps([one.verdict for one in shown], indent=1))
+    write(shown)
     good = sum(map(is_good, shown))
     if arguments.markdown:
         print(markdown(shown))

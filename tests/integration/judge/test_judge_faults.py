@@ -423,6 +423,12 @@ def test_the_judge_sees_nothing_of_the_callers_environment(cache: Path, monkeypa
     assert "secret" not in json.dumps(judge_environment(cache, cache))
 
 
+def test_a_judge_sees_the_gpu_that_it_is_given(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert judge_environment(cache, cache)["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert judge_environment(cache, cache, visible="GPU-1")["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
 TWO_SERVERS = """
 import sys
 from pathlib import Path

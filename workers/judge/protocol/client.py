@@ -86,9 +86,11 @@ class JobRefused(JudgeError):  # noqa: N818 - the contract's name
         self.field, self.found, self.expected = field, found, expected
 
 
-def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[str, str]:
-    """Return the whole environment of a judge process."""
+def judge_environment(cache: Path, home: Path, ncu: str | None = None, visible: str | None = None) -> dict[str, str]:
+    """Return the whole environment of a judge process. `visible`: its CUDA_VISIBLE_DEVICES; None: this process's."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if visible is not None:
+        passed["CUDA_VISIBLE_DEVICES"] = visible
     if ncu is not None:
         passed[access.VARIABLE] = ncu
     return {
@@ -116,12 +118,15 @@ class JudgeClient:
         log: Callable[[str], None] | None = None,
         ncu: str | None = None,
         progress: Callable[[str, Progress], None] | None = None,
+        visible: str | None = None,
     ) -> None:
         """Set up a client; the judge starts with the first job.
 
         `cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, and `progress` a
-        job's id and where it is, each from a thread; `ncu` is where Nsight Compute is (`nsight.access.find`).
+        job's id and where it is, each from a thread; `ncu` is where Nsight Compute is (`nsight.access.find`);
+        `visible` is the GPU that it judges on, as CUDA_VISIBLE_DEVICES takes it, by default the caller's first.
         """
+        self._visible = visible
         self._progress = progress
         self._cache = cache
         self._ncu = ncu
@@ -220,7 +225,7 @@ class JudgeClient:
         command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
         command += ["--compilers"] if self._compilers else []
         command += ["--progress"] if self._progress is not None else []
-        environment = partial(judge_environment, self._cache, ncu=self._ncu)
+        environment = partial(judge_environment, self._cache, ncu=self._ncu, visible=self._visible)
         return Connection(command, environment, self._log, None if self._progress is None else self._tell)
 
     def _tell(self, ticket: str, where: Any) -> None:
