@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,16 @@ from benchmarks import library
 from benchmarks.library import Kernel, judged
 from benchmarks.showcase import Shown
 from warpsmith.kernels_db.library import entries
+from warpsmith.kernels_db.spec.op import parse_op
+from warpsmith.workers.judging import machine
 from warpsmith.workers.judging.machine import Gpu
 
 
 def test_each_gpu_of_the_first_ones_kind_has_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Gpu(number, name, "9.0", f"GPU-{number}") for number, name in enumerate(["H200", "H100", "H200"])]
-    monkeypatch.setattr(library.machine, "gpus", lambda: found)
+    monkeypatch.setattr(machine, "gpus", lambda: found)
     assert library.devices() == ["GPU-0", "GPU-2"]
-    monkeypatch.setattr(library.machine, "gpus", list)
+    monkeypatch.setattr(machine, "gpus", list)
     assert library.devices() == [None]
 
 
@@ -36,9 +37,8 @@ def test_every_kernel_is_judged_once_and_those_of_an_op_by_one_judge(
     monkeypatch.setattr(library, "ask", answer)
     monkeypatch.setattr(library, "devices", lambda: ["GPU-0", "GPU-1"])
     one = next(iter(entries()))
-    kernels = [
-        Kernel(replace(one.op, name=name), one.target, one.language, one.source) for name in ("a", "b", "a", "c", "b")
-    ]
+    ops = {name: parse_op(one.op.document() | {"name": name}) for name in "abc"}
+    kernels = [Kernel(ops[name], one.target, one.language, one.source) for name in ("a", "b", "a", "c", "b")]
     shown = judged(kernels, tmp_path, ["eager"], 1.0, lambda so_far: reports.append(len(so_far)))
     assert [each.op for each in shown] == ["a", "b", "a", "c", "b"], "in the order of the kernels"
     assert reports == [1, 2, 3, 4, 5], "and each is told of as it comes"
