@@ -12,9 +12,9 @@ workloads; nothing is timed then. `--stored` judges nothing and prints the same 
 the device and the versions that they were measured on. `--markdown` prints one row a kernel and nothing else. `--json`
 is written anew with each verdict, so a stop costs no more than what was not judged yet.
 
-`--experts`: the kernels of ops that these libraries have, beside them as further baselines, and candidates of such ops
-that do not ship (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the
-table, with the reason.
+`--experts`: the kernels of ops that these libraries have, beside them as further baselines
+(`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the table, with the
+reason.
 
 Exits with 1 where a kernel is rejected, or got no verdict.
 """
@@ -35,13 +35,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from benchmarks.library_experts import EXPERTS, NAMES, ROOT, UNSHIPPED, with_experts
+from benchmarks.library_experts import EXPERTS, NAMES, with_experts
 from benchmarks.showcase import BASELINES, Shown, ask, host_cost, lines, table, verify_job
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES
 from warpsmith.kernels_db.job.documents import Job, Verdict, WorkloadVerdict, judged_elsewhere
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
-from warpsmith.kernels_db.spec.op import Op, load_op
+from warpsmith.kernels_db.spec.op import Op
 from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.judging import machine
 
@@ -63,7 +63,7 @@ MARKDOWN = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to be judged: one that ships, or a candidate."""
+    """A kernel that ships, to be judged beside experts."""
 
     op: Op
     target: str
@@ -71,16 +71,11 @@ class Kernel:
     source: str
 
 
-def kernels_beside(found: Sequence[Entry], experts: Sequence[str], only: Sequence[str]) -> list[Kernel]:
-    """Return the shipped kernels; with `experts`, those of ops that these have, and candidates of other such ops."""
+def kernels_beside(found: Sequence[Entry], experts: Sequence[str]) -> list[Kernel]:
+    """Return the shipped kernels; with `experts`, those of ops that these have."""
     kernels = [Kernel(entry.op, entry.target, entry.language, entry.source) for entry in found]
     if not experts:
         return kernels
-    target = found[0].target if found else "cuda:sm_90"
-    for name, file in UNSHIPPED.items():
-        if (not only or name in only) and name not in {kernel.op.name for kernel in kernels}:
-            language = file.suffixes[0].removeprefix(".")
-            kernels.append(Kernel(load_op(ROOT / "examples" / f"{name}.yaml"), target, language, file.read_text()))
     return [
         replace(kernel, op=with_experts(kernel.op, experts))
         for kernel in kernels
@@ -171,7 +166,7 @@ def main() -> int:
     if arguments.stored and experts:
         parser.error("--experts: found it beside --stored, which judges nothing, expected one of the two")
     found = list(entries())
-    known = {entry.op.name for entry in found} | (set(UNSHIPPED) if experts else set())
+    known = {entry.op.name for entry in found}
     if unknown := sorted(set(arguments.only or ()) - known):
         parser.error(f"--only: found {', '.join(unknown)}, expected ops of {', '.join(sorted(known))}")
     found = [entry for entry in found if not arguments.only or entry.op.name in arguments.only]
@@ -186,7 +181,7 @@ def main() -> int:
             [stored(entry) for entry in found]
             if arguments.stored
             else judged(
-                kernels_beside(found, experts, arguments.only or ()),
+                kernels_beside(found, experts),
                 arguments.cache or Path(scratch),
                 baselines,
                 arguments.time_s,

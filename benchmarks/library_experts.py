@@ -1,17 +1,13 @@
 """Library calls that compute the ops of shipped kernels: what `benchmarks.library --experts` judges them beside.
 
-Each is written as an op spec would have it (docs/experts.md). `UNSHIPPED` are candidates for ops that have experts and
-no shipped kernel.
+Each is written as an op spec would have it (docs/experts.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from warpsmith.kernels_db.spec.op import Op, parse_op
-
-ROOT = Path(__file__).resolve().parents[1]
 
 EXPERTS: Mapping[str, Mapping[str, str]] = {
     "rms_norm": {
@@ -36,9 +32,6 @@ EXPERTS: Mapping[str, Mapping[str, str]] = {
 """By op: the experts by their names."""
 
 NAMES = tuple(sorted({name for experts in EXPERTS.values() for name in experts}))
-
-UNSHIPPED: Mapping[str, Path] = {"rms_norm": ROOT / "benchmarks" / "model_kernels" / "norms" / "rms_norm.cuda.py"}
-"""By op, whose spec is in `examples/`: a candidate that was judged and does not ship."""
 
 
 def with_experts(op: Op, names: Iterable[str]) -> Op:

@@ -1,8 +1,17 @@
-"""Many rows: a plain stream whose rows L2 fetches one wave ahead; few rows: registers, evict-first reads."""
+"""A block of FEW threads a row where they are few, everything in registers; many rows: rows that L2 fetches one wave ahead, or a block a row as well.
+
+How many threads share a row is left to a measurement: fewer threads need fewer warps to start and to meet, more have shorter chains.
+An infinite element makes its row NaN, as eager does; finite values whose squares overflow are scaled by zero.
+"""
 
 import torch
 
 from kernels_db.runtime import cuda
+
+TUNE = {"FEW": [256, 512, 1024], "MANY": [0, 256, 512, 1024]}
+TUNE_WHERE = ("MANY == FEW or MANY == 0 and FEW == 512",)
+FEW = 256
+MANY = 256
 
 kernels = cuda.compile(r"""
 #include <cuda_bf16.h>
@@ -21,17 +30,6 @@ __device__ __forceinline__ float sq8(const uint4& a) { return sq2(a.w, sq2(a.z, 
 __device__ __forceinline__ u32 sc2(u32 a, u32 w, float k) { return pack(lo(a) * k * lo(w), hi(a) * k * hi(w)); }
 __device__ __forceinline__ uint4 sc8(const uint4& a, const uint4& w, float k) {
     return make_uint4(sc2(a.x, w.x, k), sc2(a.y, w.y, k), sc2(a.z, w.z, k), sc2(a.w, w.w, k));
-}
-__device__ __forceinline__ u64 first_policy() {
-    u64 p;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
-    return p;
-}
-__device__ __forceinline__ uint4 ld_first(const uint4* p, u64 pol) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(pol));
-    return v;
 }
 __device__ __forceinline__ uint4 ld_once(const uint4* p) {
     uint4 v;
@@ -113,26 +111,42 @@ norm_any(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ 
     }
 }
 
-// few rows: one block per row, everything in registers
-extern "C" __global__ void __launch_bounds__(256, 4)
-norm_row(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y) {
-    __shared__ __align__(16) float part[8];
-    const size_t base = (size_t)blockIdx.x * 1024 + threadIdx.x;
-    const uint4* x4 = x + base;
-    const uint4* w4 = w + threadIdx.x;
-    uint4* y4 = y + base;
-    const u64 pol = first_policy();
-    uint4 a[4], c[4];
+// one block of T threads per row of 1024 vectors, everything in registers, all loads before the first use
+template <int T>
+__device__ __forceinline__ void row_of(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y) {
+    constexpr int V = 1024 / T;
+    __shared__ float part[T / 32];
+    const u32 base = blockIdx.x * 1024 + threadIdx.x;
+    uint4 a[V], c[V];
 #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = ld_first(x4 + i * 256, pol);
+    for (int i = 0; i < V; i++) a[i] = ld_once(x + base + i * T);
 #pragma unroll
-    for (int i = 0; i < 4; i++) c[i] = ld_keep(w4 + i * 256);
-    const float s = (sq8(a[0]) + sq8(a[1])) + (sq8(a[2]) + sq8(a[3]));
-    float k = scale_of(block_sum<8>(s, part));
-    if (k == 0.f) k = nan_beside(inf8(a[0]) || inf8(a[1]) || inf8(a[2]) || inf8(a[3]), k);
+    for (int i = 0; i < V; i++) c[i] = ld_keep(w + threadIdx.x + i * T);
+    float s = 0.f;
 #pragma unroll
-    for (int i = 0; i < 4; i++) y4[i * 256] = sc8(a[i], c[i], k);
+    for (int i = 0; i < V; i++) s += sq8(a[i]);
+    s = warp_sum(s);
+    if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = s;
+    __syncthreads();
+    float k = scale_of(warp_sum((threadIdx.x & 31) < T / 32 ? part[threadIdx.x & 31] : 0.f));
+    if (k == 0.f) {
+        bool infinite = false;
+#pragma unroll
+        for (int i = 0; i < V; i++) infinite |= inf8(a[i]);
+        k = nan_beside(infinite, k);
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        packed(a[i]);
+        y[base + i * T] = sc8(a[i], c[i], k);
+    }
 }
+extern "C" __global__ void __launch_bounds__(256, 4)
+norm_row256(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<256>(x, w, y); }
+extern "C" __global__ void __launch_bounds__(512, 3)
+norm_row512(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<512>(x, w, y); }
+extern "C" __global__ void __launch_bounds__(1024, 2)
+norm_row1024(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<1024>(x, w, y); }
 
 // many rows: a plain stream at full occupancy; each block has L2 fetch the row of a block one wave later
 extern "C" __global__ void __launch_bounds__(512, 4)
@@ -161,8 +175,12 @@ def run(x, weight, y):
         return
     if hidden != 8192 or (x.data_ptr() | weight.data_ptr() | y.data_ptr()) % 16 != 0:
         kernels.norm_any[tokens, 256](x, weight, y, hidden)
-    elif tokens < 1056:
-        kernels.norm_row[tokens, 256](x, weight, y)
+    elif (tokens < 1056 and FEW == 256) or (tokens >= 1056 and MANY == 256):
+        kernels.norm_row256[tokens, 256](x, weight, y)
+    elif (tokens < 1056 and FEW == 512) or (tokens >= 1056 and MANY == 512):
+        kernels.norm_row512[tokens, 512](x, weight, y)
+    elif tokens < 1056 or MANY == 1024:
+        kernels.norm_row1024[tokens, 1024](x, weight, y)
     else:
         wave = 4 * torch.cuda.get_device_properties(x.device).multi_processor_count
         kernels.norm_ahead[tokens, 512](x, weight, y, tokens, wave)
