@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.orm import Session
@@ -32,6 +33,9 @@ class Entry:
 
 
 _INSERT = insert(AuditRow).inline()  # nobody asks for the new row's id
+
+_ADDED = "audit_entry"
+"""Key of a session's `info` for the entry that is among the rows which it writes."""
 
 _current: ContextVar[Entry | None] = ContextVar("audit_entry", default=None)
 
@@ -58,30 +62,47 @@ def note_object(object_id: str) -> None:
         entry.object_id = object_id
 
 
+def add_due(session: Session) -> None:
+    """Add the caller's entry to the rows that the transaction is to write; what it names must be known by now."""
+    entry = _find_due(session)
+    if entry is not None:
+        session.add(AuditRow(**_describe(entry, "done")))
+        session.info[_ADDED] = entry
+
+
 def write_due(session: Session) -> Entry | None:
     """Write the caller's entry into the transaction of the change; returns it where it was due."""
+    entry = _find_due(session)
+    if entry is not None:
+        write(session, entry, "done")
+        return entry
+    added: Entry | None = session.info.get(_ADDED)
+    return added
+
+
+def _find_due(session: Session) -> Entry | None:
+    """Return the caller's entry where it is to be written, and is not among the session's rows."""
     entry = _current.get()
-    if entry is None or entry.action is None or entry.written:
-        return None
-    write(session, entry, "done")
-    return entry
+    due = entry is not None and entry.action is not None and not entry.written and _ADDED not in session.info
+    return entry if due else None
 
 
 def write(session: Session, entry: Entry, result: str) -> None:
     """Write an entry with its result."""
-    session.connection().execute(
-        _INSERT,
-        {
-            "created_at": time.time(),
-            "team": entry.team,
-            "key_prefix": entry.key_prefix,
-            "key_name": entry.key_name,
-            "action": entry.action or "",
-            "object_id": entry.object_id,
-            "source": entry.source[:64],
-            "result": result,
-        },
-    )
+    session.connection().execute(_INSERT, _describe(entry, result))
+
+
+def _describe(entry: Entry, result: str) -> dict[str, Any]:
+    return {
+        "created_at": time.time(),
+        "team": entry.team,
+        "key_prefix": entry.key_prefix,
+        "key_name": entry.key_name,
+        "action": entry.action or "",
+        "object_id": entry.object_id,
+        "source": entry.source[:64],
+        "result": result,
+    }
 
 
 def list_entries(

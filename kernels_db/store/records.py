@@ -40,7 +40,11 @@ MOST_OPS, MOST_KERNELS = 200, 200
 """Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
 
 
+MOST_COMPARED = 20_000
+"""Similarities of pairs of ops that a process remembers."""
+
 _PARSED: dict[str, Op | None] = {}
+_COMPARED: dict[tuple[str, str], float] = {}
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,13 @@ def similar_kernels(
     that a re-verification found wrong or did not compile.
     """
     stored = session.connection().execute(_select_ops_of_kernels(language, target.device, team)).tuples()
+    ops = dict(iter(stored))
     alike: dict[str, tuple[str, float]] = {}
-    for op_id, name, spec in stored:
-        other = parsed(op_id, spec)
-        found = 0.0 if other is None else similarity(op, other)
+    digest = op.digest if ops else ""
+    for op_id, other in _read_ops(session, list(ops)).items():
+        found = _compare(digest, op, op_id, other)
         if found > 0:
-            alike[op_id] = name, found
+            alike[op_id] = ops[op_id], found
     if not alike:
         return []
     kernels = session.scalars(
@@ -95,14 +100,41 @@ def _offerable(language: str, device: str, team: str | None) -> list[ColumnEleme
 
 
 @lru_cache(maxsize=64)
-def _select_ops_of_kernels(language: str, device: str, team: str | None) -> Select[tuple[str, str, dict[str, Any]]]:
+def _select_ops_of_kernels(language: str, device: str, team: str | None) -> Select[tuple[str, str]]:
     """Select the ops that have kernels to offer; to build it takes longer than to run it where there are none."""
     return (
-        select(OpRow.id, OpRow.name, OpRow.spec)
+        select(OpRow.id, OpRow.name)
         .where(OpRow.id.in_(select(KernelRow.op_id).where(*_offerable(language, device, team))))
         .order_by(OpRow.created_at.desc(), OpRow.id.desc())
         .limit(MOST_OPS)
     )
+
+
+@lru_cache(maxsize=64)
+def offers_kernels(language: str, device: str, team: str) -> ColumnElement[bool]:
+    """Return the condition that there are kernels which `similar_kernels` may offer."""
+    return select(KernelRow.id).where(*_offerable(language, device, team)).exists()
+
+
+def _read_ops(session: Session, op_ids: Sequence[str]) -> dict[str, Op]:
+    """Return the ops that this version takes; of those that the process has parsed no spec is read again."""
+    found = {op_id: op for op_id in op_ids if (op := _PARSED.get(op_id)) is not None}
+    missing = [op_id for op_id in op_ids if op_id not in found]
+    if missing:
+        specs = session.connection().execute(select(OpRow.id, OpRow.spec).where(OpRow.id.in_(missing))).tuples()
+        found |= {op_id: op for op_id, spec in specs if (op := parsed(op_id, spec)) is not None}
+    return found
+
+
+def _compare(digest: str, op: Op, other_id: str, other: Op) -> float:
+    """Compare `op`, whose digest this is, to a stored op, once in a process: neither changes."""
+    key = digest, other_id
+    found = _COMPARED.get(key)
+    if found is None:
+        if len(_COMPARED) >= MOST_COMPARED:
+            _COMPARED.clear()
+        found = _COMPARED[key] = similarity(op, other)
+    return found
 
 
 def parsed(op_id: str, spec: dict[str, Any]) -> Op | None:
@@ -130,13 +162,8 @@ def add_op(session: Session, op: Op, now: float | None = None, team: str | None 
     return row, hold(session, row.id, team, new=new)
 
 
-_KNOWN = select(OpRow.id).where(OpRow.digest == bindparam("digest"), is_held_by(OpRow.id, bindparam("team")))
-
-
-def keep_op(session: Session, op: Op, now: float, team: str) -> str:
-    """Return the id of the op's row as `add_op` does, in one statement where it is known and needs no change."""
-    known: str | None = session.connection().scalar(_KNOWN, {"digest": op.digest, "team": team})
-    return add_op(session, op, now, team)[0].id if known is None else known
+KNOWN_OP = select(OpRow.id).where(OpRow.digest == bindparam("digest"), is_held_by(OpRow.id, bindparam("team")))
+"""The id of the op with this digest, where `add_op` for this team would change nothing."""
 
 
 def _add_op(session: Session, op: Op, created_at: float) -> tuple[OpRow, bool]:

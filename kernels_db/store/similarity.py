@@ -9,6 +9,7 @@ LEAST. Whether a kernel then computes the right result, the judge decides.
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.resolve import arguments
@@ -44,16 +45,22 @@ def fits(source: str, op: Op) -> bool:
 
     The op's are its inputs and outputs.
     """
+    return count_run_arguments(source) == len(arguments(op)) + len(op.outputs)
+
+
+@lru_cache(maxsize=512)
+def count_run_arguments(source: str) -> int | None:
+    """Count the arguments of the candidate's `run`; None where it has none, or takes others than positional ones."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return False
+        return None
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "run":
             given = node.args
             plain = not (given.vararg or given.kwarg or given.kwonlyargs)
-            return plain and len(given.posonlyargs) + len(given.args) == len(arguments(op)) + len(op.outputs)
-    return False
+            return len(given.posonlyargs) + len(given.args) if plain else None
+    return None
 
 
 def _signature(op: Op) -> list[tuple[object, ...]]:

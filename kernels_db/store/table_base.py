@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, cast
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import Any, TypeAlias, cast
 
-from sqlalchemy import JSON, Insert, MetaData, String, Table, insert, inspect
+from sqlalchemy import JSON, Connection, Insert, MetaData, String, Table, insert, inspect
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, make_transient_to_detached, mapped_column
 from sqlalchemy.sql.schema import ScalarElementColumnDefault
@@ -24,6 +27,10 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+Rows: TypeAlias = Iterable[tuple[type[Base], dict[str, Any]]]
+"""Rows of tables, as values by column."""
 
 
 class Leased(Base):
@@ -56,21 +63,20 @@ def _defaults(table: type[Base]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def insert_new(session: Session) -> None:
-    """Write the session's new rows by plain inserts, tables that others refer to first.
+def insert_new(session: Session, more: Rows = ()) -> None:
+    """Write the session's new rows by plain inserts, tables that others refer to first; `more` with them.
 
     It costs half of a flush, which finds the order of rows one by one. What is a row's key before it is written stays
     in the session as a stored row; others leave it.
     """
     values: dict[tuple[type[Base], tuple[str, ...]], list[dict[str, Any]]] = {}
     rows = cast("list[Base]", list(session.new))
-    for row in rows:
-        given = {name: value for name, value in vars(row).items() if name != "_sa_instance_state"}
+    given = [(type(row), {key: item for key, item in vars(row).items() if key != "_sa_instance_state"}) for row in rows]
+    for table, one in (*given, *more):
         # A column that was not given is left to its default, which for a document is not the same as None.
-        values.setdefault((type(row), tuple(given)), []).append(given)
-    connection = session.connection()
-    for (table, _), found in sorted(values.items(), key=lambda item: _rank(item[0][0])):
-        connection.execute(_insert(table), found)
+        values.setdefault((table, tuple(one)), []).append(one)
+    groups = [(table, found) for (table, _), found in sorted(values.items(), key=lambda item: _rank(item[0][0]))]
+    _insert_groups(session.connection(), groups)
     for row in rows:
         session.expunge(row)
         if None not in inspect(row).mapper.primary_key_from_instance(row):
@@ -78,9 +84,59 @@ def insert_new(session: Session) -> None:
             session.add(row)
 
 
+_Group: TypeAlias = tuple[type[Base], list[dict[str, Any]]]
+"""Rows of one table with the same columns."""
+
+
+def _insert_groups(connection: Connection, groups: Sequence[_Group]) -> None:
+    """Insert rows of several tables; on PostgreSQL by one statement.
+
+    References among them are checked at its end. A statement costs the client and the server more than its rows do,
+    and a parameter of it more than a value in a document; so each table's rows are one document.
+    """
+    if connection.dialect.name != "postgresql" or not _go_together(groups):
+        for table, rows in groups:
+            connection.execute(_insert(table), rows)
+        return
+    statement = _write_inserts(tuple((table, tuple(rows[0])) for table, rows in groups))
+    documents = [json.dumps([dict(_defaults(table)) | row for row in rows]) for table, rows in groups]
+    connection.exec_driver_sql(statement, tuple(documents))
+
+
+def _go_together(groups: Sequence[_Group]) -> bool:
+    """Check that one statement writes these rows as several would.
+
+    Its parts run in no order, so rows that the database numbers must be one part; and in a document the null of JSON
+    is that of SQL.
+    """
+    numbered = [table for table, _ in groups if table.__table__.autoincrement_column is not None]
+    nulls = (row.get(name, "") is None for table, rows in groups for name in _documents(table) for row in rows)
+    return len(groups) > 0 and len(set(numbered)) == len(numbered) and not any(nulls)
+
+
+@lru_cache(maxsize=256)
+def _write_inserts(groups: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> str:
+    """Write the statement that inserts rows with these columns and the tables' defaults, in PostgreSQL's words."""
+    quote = postgresql.dialect().identifier_preparer.quote
+    parts = []
+    for table, given in groups:
+        name = quote(table.__tablename__)
+        columns = ", ".join(map(quote, {**dict(_defaults(table)), **dict.fromkeys(given)}))
+        rows = f"jsonb_populate_recordset(NULL::{name}, %s::jsonb)"
+        parts.append(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {rows}")  # noqa: S608 - names of our tables
+    *before, last = parts
+    named = ", ".join(f"part_{number} AS ({part})" for number, part in enumerate(before))
+    return f"WITH {named} {last}" if named else last
+
+
 @cache
 def _insert(table: type[Base]) -> Insert:
     return insert(cast("Table", table.__table__))
+
+
+@cache
+def _documents(table: type[Base]) -> tuple[str, ...]:
+    return tuple(str(column.key) for column in table.__mapper__.columns if isinstance(column.type, JSON))
 
 
 @cache

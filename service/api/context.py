@@ -109,7 +109,8 @@ class Service:
             logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
 
 
-def _get_service(request: Request) -> Service:
+# Coroutines, though they wait for nothing: the framework hands a plain function to a thread and waits for that.
+async def _get_service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 

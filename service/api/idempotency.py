@@ -130,7 +130,7 @@ class Once:
             return stored
 
 
-def _make_once(
+async def _make_once(
     request: Request,
     body: Body,
     asker: Asker,

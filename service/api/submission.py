@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -42,6 +44,10 @@ def _offered(device: str) -> str:
 
 LONGEST_NAMED = 128
 """Characters of an op's id or name."""
+
+REMEMBERED_SPECS = 32
+LONGEST_REMEMBERED = 64 * 1024
+"""Specs that a process remembers parsed, the last ones, and characters of the longest one."""
 
 DEFAULT_POLICY = {"name": "idea_beam"}
 
@@ -215,10 +221,17 @@ def _resolve_op(service: Service, session: Session, request: SearchRequest, team
         return find_op(service, session, request.op, team, "op")
     if request.op is not None:
         try:
-            return parse_op(request.op)
+            text = json.dumps(request.op)
+            return _parse(text) if len(text) <= LONGEST_REMEMBERED else parse_op(request.op)
         except SpecErrors as error:
             raise convert_spec_error(error, "op.") from error
     return find_stored_op(service, session, request.op_id or "", team, "op_id")
+
+
+@lru_cache(maxsize=REMEMBERED_SPECS)
+def _parse(text: str) -> Op:
+    """Parse a spec, once for many submissions: those of one op come together. Nothing changes an Op."""
+    return parse_op(json.loads(text))
 
 
 def _choose_language(asked: str | None, recorded: str | None, target: Target) -> str:

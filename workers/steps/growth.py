@@ -176,14 +176,15 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
                 "created_at": now,
             }
         )
-    write_new(session, search)
+    if attempts or again:
+        search.updated_at = now
+    written = write_new(session, search, [(AttemptRow, attempt) for attempt in attempts])
     for values, node_ids in changed.items():
         session.execute(update(NodeRow).where(NodeRow.id.in_(node_ids)).values(**dict(values), updated_at=now))
     if attempts:
-        session.connection().execute(_INSERT, attempts)
+        if not written:
+            session.connection().execute(_INSERT, attempts)
         _start_round(session, search, steps, now)
-    if attempts or again:
-        search.updated_at = now
     return again + [message(attempt["id"], attempt["kind"], search.target) for attempt in attempts]
 
 

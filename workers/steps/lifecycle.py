@@ -11,19 +11,18 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.records import keep_op
 from warpsmith.kernels_db.store.table_base import fill_defaults
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
+from warpsmith.workers.steps.admission import admit
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.labels import Labels, add_tags
 from warpsmith.workers.steps.outages import again_at
-from warpsmith.workers.steps.quotas import check_submission
 from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend, write_new
-from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
+from warpsmith.workers.steps.seeding import count_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
 
 
@@ -84,10 +83,9 @@ def create_search(
     """
     labels = labels or {}
     parse_policy(policy)
-    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
+    most = count_seeds(seeds, parse_budget(budget))
     with db.writing() as session:
-        check_submission(session, team, now)
-        op_id = keep_op(session, op, now, team)
+        op_id, offers = admit(session, op, target, language, most, team, now)
         search = SearchRow(
             id=new_id("sr"),
             op_id=op_id,

@@ -28,9 +28,10 @@ from warpsmith.workers.steps.rows import Also, ending, put_back
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.text import storable
 
-_LIMITED = select(or_(*(getattr(TeamRow, quota).is_not(None) for quota in QUOTAS))).where(
+LIMITED = select(or_(*(getattr(TeamRow, quota).is_not(None) for quota in QUOTAS))).where(
     TeamRow.name == bindparam("team")
 )
+"""Whether a team has a quota of anything; no row of a team that there is not."""
 
 
 class QuotaReached(Exception):  # noqa: N818 - named for what it is
@@ -42,9 +43,10 @@ class QuotaReached(Exception):  # noqa: N818 - named for what it is
 
 
 def check_submission(session: Session, team: str, now: float) -> None:
-    """Raise QuotaReached where `team` may not submit a search, in the transaction that stores it."""
-    if not session.connection().scalar(_LIMITED, {"team": team}):
-        return
+    """Raise QuotaReached where `team` may not submit a search, in the transaction that stores it.
+
+    For a team that is LIMITED; of another nothing can be reached.
+    """
     row = session.get(TeamRow, team)
     if row is not None and row.open_searches is not None:
         # Locked, so that of two submissions at once one takes the last place.

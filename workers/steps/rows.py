@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
-from warpsmith.kernels_db.store.table_base import insert_new
+from warpsmith.kernels_db.store.table_base import Rows, insert_new
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
@@ -44,10 +44,12 @@ def is_unwritten(row: SearchRow) -> bool:
     return bool(inspect(row).pending)
 
 
-def write_new(session: Session, search: SearchRow) -> None:
-    """Write the rows of a new search, if they are not written yet: its own first, to which the others refer."""
-    if is_unwritten(search):
-        insert_new(session)
+def write_new(session: Session, search: SearchRow, more: Rows = ()) -> bool:
+    """Write the rows of a new search and `more` with them; False where they are written already."""
+    new = is_unwritten(search)
+    if new:
+        insert_new(session, more)
+    return new
 
 
 @dataclass(frozen=True)

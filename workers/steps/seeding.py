@@ -12,10 +12,8 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.spec.op import Op, Target
-from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.lineage import last_idea
-from warpsmith.kernels_db.store.records import Offer, similar_kernels
+from warpsmith.kernels_db.store.records import Offer
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers.search.tree import Budget
 from warpsmith.workers.steps.planting import adopt
@@ -29,20 +27,10 @@ The rest are for the search itself.
 """
 
 
-def choose_seeds(
-    db: Database, op: Op, target: Target, language: str, wanted: int, budget: Budget, team: str
-) -> list[Offer]:
-    """Choose the kernels to start from, among those that `team` may read.
-
-    At most `wanted` and MOST_SEEDS, and no more than their share of the candidates.
-    """
+def count_seeds(wanted: int, budget: Budget) -> int:
+    """Count the kernels to start from: at most `wanted` and MOST_SEEDS, and their share of the candidates."""
     most = min(wanted, MOST_SEEDS)
-    if budget.candidates is not None:
-        most = min(most, budget.candidates // SHARE_OF_CANDIDATES)
-    if most <= 0:
-        return []
-    with db.reading() as session:
-        return similar_kernels(session, op, target, language, most, team)
+    return most if budget.candidates is None else min(most, budget.candidates // SHARE_OF_CANDIDATES)
 
 
 def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequence[Offer], now: float) -> None:

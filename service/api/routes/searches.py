@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store import audit, listing, records
 from warpsmith.kernels_db.store.pool_file import dump_pool
 from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api.bodies import StrictRoute
@@ -97,6 +97,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         document = searches.make_new_search_document(session, new.search, new.op)
         answers.append(Answer.of(202, document, Location=f"/v1/searches/{new.search.id}"))
         once.record(session, answers[0])
+        audit.add_due(session)
 
     def create() -> Answer:
         following = steps.Following()

@@ -30,7 +30,7 @@ from tests.support.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.op import Op, load_op, parse_op
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
 from warpsmith.workers import steps
@@ -466,3 +466,21 @@ def test_an_op_that_is_none_is_told_once_by_its_own_field(client: TestClient, fo
     refused = problem(client.post("/v1/searches", json={**SEARCH, "op": found}), 422, "invalid-input")
     [error] = refused["errors"]
     assert (error["field"], error["expected"]) == ("op", "a spec, or the id or name of an op")
+
+
+def test_a_spec_is_parsed_once_for_searches_of_one_op(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def count(document: Any) -> Op:
+        parsed.append(document["name"])
+        return parse_op(document)
+
+    monkeypatch.setattr("warpsmith.service.api.submission.parse_op", count)
+    mine = SPEC | {"name": "parsed_once"}
+    with client_of(settings_for(tmp_path)) as client:
+        for name in ("one", "another"):
+            assert client.post("/v1/searches", json=SEARCH | {"op": mine, "name": name}).status_code == 202
+        assert parsed == ["parsed_once"]
+        for _ in range(2):  # a wrong one is told each time, with its field
+            refused = client.post("/v1/searches", json=SEARCH | {"op": mine | {"math": "half"}})
+            assert fields(problem(refused, 422, "invalid-spec")) == ["op.math"]

@@ -15,15 +15,17 @@ from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.table_base import insert_new
 from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, SearchTagRow
 
+AWKWARD = {"a": [None, "é\u2028\\", True], "b": 1e300, "c": 0.1, "d": 2**53 + 1, "%s": {}}
 
-def add_rows(session: Session, op_id: str, search_id: str) -> tuple[SearchRow, NodeRow]:
-    """Add a search with nodes, tags and events; what refers to others comes first."""
+
+def add_rows(session: Session, op_id: str, search_id: str, **idea: Any) -> tuple[SearchRow, NodeRow]:
+    """Add a search with nodes, tags and events; what refers to others comes first. `idea` is the second node's."""
     plain: dict[str, Any] = {"policy": {"name": "idea_beam"}, "budget": {}, "model": {}, "target": "cpu:x86_64"}
     times = {"created_at": 1.0, "updated_at": 1.0}
-    session.add(EventRow(search_id=search_id, type="search.created", payload={"a": [None, "é"]}, created_at=1.0))
+    session.add(EventRow(search_id=search_id, type="search.created", payload=AWKWARD, created_at=1.0))
     session.add(SearchTagRow(search_id=search_id, tag="one"))
     root = NodeRow(id=f"nd_{search_id}", search_id=search_id, seq=0, round=0, state="coded", **times)
-    bare = NodeRow(id=f"nd_{search_id}b", search_id=search_id, seq=1, round=1, state="planned", idea=None, **times)
+    bare = NodeRow(id=f"nd_{search_id}b", search_id=search_id, seq=1, round=1, state="planned", **idea, **times)
     search = SearchRow(id=search_id, op_id=op_id, language="cpp", state="queued", reason=None, **plain, **times)
     session.add_all([root, bare, search])
     session.add(EventRow(search_id=search_id, node_id=root.id, type="node.created", payload={"seq": 0}, created_at=2.0))
@@ -44,17 +46,18 @@ def read_rows(session: Session, search_id: str) -> list[list[tuple[Any, ...]]]:
     return found
 
 
-def test_they_are_the_rows_of_a_flush(db: Database) -> None:
+@pytest.mark.parametrize("idea", [{}, {"idea": None}, {"idea": {"title": "t"}}], ids=["not given", "null", "given"])
+def test_they_are_the_rows_of_a_flush(db: Database, idea: dict[str, Any]) -> None:
     with db.writing() as session:
         op_id = add_op(session, OP, 1.0)[0].id
-        search, _ = add_rows(session, op_id, "sr_flushed")
+        search, _ = add_rows(session, op_id, "sr_flushed", **idea)
         rest = [row for row in session.new if row is not search]
         for row in rest:  # the flush knows no order of rows whose tables have no relationship
             session.expunge(row)
         session.flush()
         session.add_all(rest)
     with db.writing() as session:
-        add_rows(session, op_id, "sr_inserted")
+        add_rows(session, op_id, "sr_inserted", **idea)
         insert_new(session)
         assert not session.new
     with db.reading() as session:

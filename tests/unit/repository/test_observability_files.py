@@ -96,11 +96,14 @@ def load_dashboard() -> dict[str, Any]:
 
 def queries() -> list[tuple[str, str]]:
     """Every query of the repository, with who asks it."""
-    of_rules = [(rule["alert"], rule["expr"]) for rule in load_rules()]
-    panels = [
+    return [*((rule["alert"], rule["expr"]) for rule in load_rules()), *panel_queries()]
+
+
+def panel_queries() -> list[tuple[str, str]]:
+    """The queries of the dashboard, with the titles of their panels."""
+    return [
         (panel["title"], target["expr"]) for panel in load_dashboard()["panels"] for target in panel.get("targets", [])
     ]
-    return [*of_rules, *panels]
 
 
 @pytest.mark.parametrize(("asked_by", "expression"), queries())
@@ -189,3 +192,23 @@ def test_compose_brings_every_file_to_where_it_is_read() -> None:
     assert services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in mounted
     given = {inside for inside, outside in mounted.items() if outside.startswith("./")}
     assert len(given) == len(list(OBSERVE.rglob("*.*")))  # none is left over
+
+
+def test_every_state_of_a_queue_has_a_panel(served: Served) -> None:
+    """What an alert is about, or an operator scales by, is to be seen."""
+    shown = {selector.name for _, expression in panel_queries() for selector in selectors(expression)}
+    queues = {name for name in served if name.startswith("warpsmith_queue_")}
+    assert len(queues) >= 6
+    assert sorted(queues - shown) == []
+
+
+def test_no_panel_lies_on_another() -> None:
+    panels = [panel["gridPos"] | {"title": panel["title"]} for panel in load_dashboard()["panels"]]
+    taken: dict[tuple[int, int], str] = {}
+    for panel in panels:
+        for x in range(panel["x"], panel["x"] + panel["w"]):
+            for y in range(panel["y"], panel["y"] + panel["h"]):
+                assert x < 24, panel["title"]
+                assert (x, y) not in taken, f"{panel['title']} lies on {taken[x, y]}"
+                taken[x, y] = panel["title"]
+    assert len({panel["id"] for panel in load_dashboard()["panels"]}) == len(panels)
