@@ -81,6 +81,11 @@ class _Taken(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._source(self._places.get(()) if node.id == "found" else self._arguments.get(node.id))
 
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Constant | ast.Load):
+            raise _unreadable("a result that is more than tensors, texts and None in tuples, lists and dicts")
+        return super().generic_visit(node)
+
     def _source(self, found: str | None) -> ast.expr:
         if found is None:
             raise _unreadable("a result with a part that is neither an output nor a written input")

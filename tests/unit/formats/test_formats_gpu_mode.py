@@ -149,7 +149,7 @@ def test_memory_that_the_reference_fills_is_a_mutated_input_and_no_output() -> N
     op = made(answer).op
     assert [item.mutated for item in op.inputs] == [False, True, False]
     assert op.outputs == ()
-    assert op.reference.endswith("    return None\n")
+    assert op.reference.endswith("    return None\n\n\n_RESULT = 'rest_w'\n")
 
 
 @pytest.mark.parametrize(
