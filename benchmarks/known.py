@@ -3,8 +3,8 @@
     python -m benchmarks.known CACHE [--modes MODE,...] [--output DIR]
 
 CACHE is the directory above that of WARPSMITH_KERNEL_CACHE, in which `warpsmith.optimize` left `choices/` and
-`patterns/`; run it on the machine that measured them, or one of its kind. Taken are decisions by which a kernel serves,
-or was surely not faster; with those that are there from before. DIR is that of the package by default.
+`patterns/`; run it on the machine that measured them, or one of its kind. What is in DIR, by default the package's own,
+stays beside it.
 
 What ships is looked up by device, versions and mode, and by the kernel's digest: of a kernel that has changed it says
 nothing any longer.
@@ -34,7 +34,7 @@ def keep(cache: Path, modes: Sequence[str], device: torch.device, output: Path) 
     written = []
     for mode in modes:
         name = Choices(device, inductor.patches_of(mode, None)).file.stem
-        found = {key: asdict(each) for key, each in decided(cache / "choices" / f"{name}.json").items()}
+        found = decisions(cache / "choices" / f"{name}.json")
         told = {"device": named, **facts, "mode": mode}
         written += _added(output / known.decisions_file(name), told, known.DECISIONS, found)
     references = {
@@ -43,12 +43,11 @@ def keep(cache: Path, modes: Sequence[str], device: torch.device, output: Path) 
     return written + _added(output / known.references_file(), facts, known.REFERENCES, references)
 
 
-def decided(file: Path) -> dict[str, choice.Decision]:
-    """Return a cache's decisions that came of timing on both sides; none where there is no such file."""
+def decisions(file: Path) -> dict[str, Any]:
+    """Return a cache's decisions as plain data; none where there is no such file."""
     if not file.is_file():
         return {}
-    every = {key: choice.read(each) for key, each in json.loads(file.read_text("utf-8")).items()}
-    return {key: each for key, each in every.items() if not each.why and each.ci95 is not None}
+    return {key: asdict(choice.read(each)) for key, each in json.loads(file.read_text("utf-8")).items()}
 
 
 def _added(file: Path, facts: dict[str, Any], part: str, found: dict[str, Any]) -> list[Path]:

@@ -122,6 +122,23 @@ def test_a_kernel_that_ships_as_faster_and_is_wrong_here_stays_out(
         assert "the kernel's result is wrong" in fast.report()
 
 
+def test_a_kernel_that_ships_as_faster_and_does_not_load_here_stays_out_of_this_process(
+    tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = build(exported(NORM, NORM_CPP), tmp_path / "package")
+    model, x = Norm(32, 1e-5).eval(), torch.randn(2, 9, 32)
+    _found_elsewhere(model, x, package, tmp_path / "there", monkeypatch)
+    _start(tmp_path / "here", monkeypatch)
+    asked: list[str] = []
+    absent = choice.Decision("the kernel did not load", lasting=False)
+    monkeypatch.setattr(choice, "compare", lambda region: asked.append(region.key) or absent)
+    with torch.no_grad():
+        fast = warpsmith.optimize(model, kernels=[package])
+        torch.testing.assert_close(fast(x), model(x))
+    assert "stays: the kernel did not load" in fast.report(), fast.report()
+    assert len(asked) == 1
+
+
 def test_the_inputs_of_a_region_are_drawn_once_to_load_its_kernel(
     tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,14 +73,15 @@ def compile_with(
     keep: Keep,
     *,
     tried: bool,
+    choices: Choices | None = None,
 ) -> Rewritten:
     """Compile a graph of Dynamo's with the kernels that `keep` names.
 
     tried: with "faster", they stay only where the whole graph is faster with them, too: where that is not sure (`Gain`)
-    it is tried (`Trial`).
+    it is tried (`Trial`). choices: what is known; None: what is kept and what ships.
     """
     device = _device(inputs)
-    choices = Choices(device, patches)
+    choices = choices or Choices(device, patches)
     identity = _digest(_code(), choices.name, choices.refuted, keep, sorted(kernel.name for kernel in kernels))
     told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told)
@@ -97,7 +98,7 @@ def compile_with(
             _ = kernel.call  # imports what code of Inductor's cache calls by name
     compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
     if rewriter.refuted:
-        return compile_with(kernels, graph, inputs, patches, keep, tried=tried)  # under another identity
+        return compile_with(kernels, graph, inputs, patches, keep, tried=tried, choices=choices)  # of another identity
     if rewriter.placed is None:
         placed, gain = _read(told), seams.read(whole)
     else:
@@ -179,7 +180,7 @@ class _Rewriter:
         try:
             return self._attempts(attempt)
         finally:
-            self.refuted = not self._choices.compared()
+            self.refuted = not self._choices.compared() or self.refuted
 
     def _attempts(self, attempt: Callable[[], inductor.Compiled]) -> inductor.Compiled:
         for _ in range(MOST_TRIES):
