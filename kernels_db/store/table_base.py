@@ -109,7 +109,7 @@ def _go_together(groups: Sequence[_Group]) -> bool:
     Its parts run in no order, so rows that the database numbers must be one part; and in a document the null of JSON
     is that of SQL.
     """
-    numbered = [table for table, _ in groups if table.__table__.autoincrement_column is not None]
+    numbered = [table for table, _ in groups if cast("Table", table.__table__).autoincrement_column is not None]
     nulls = (row.get(name, "") is None for table, rows in groups for name in _documents(table) for row in rows)
     return len(groups) > 0 and len(set(numbered)) == len(numbered) and not any(nulls)
 
@@ -117,7 +117,7 @@ def _go_together(groups: Sequence[_Group]) -> bool:
 @lru_cache(maxsize=256)
 def _write_inserts(groups: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> str:
     """Write the statement that inserts rows with these columns and the tables' defaults, in PostgreSQL's words."""
-    quote = postgresql.dialect().identifier_preparer.quote
+    quote = postgresql.dialect().identifier_preparer.quote  # type: ignore[no-untyped-call]
     parts = []
     for table, given in groups:
         name = quote(table.__tablename__)

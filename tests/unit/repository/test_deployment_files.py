@@ -32,7 +32,8 @@ FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "hos
 """Settings that are the deployment's own business."""
 
 SWITCHED_ON = {"reverify_interval_s": "600"}
-"""Settings with another default here, which the host may change."""
+OF_THE_API = {"api_processes": "2"}
+"""Settings with another default here, which the host may change; the second are those of the API alone."""
 
 AT_THE_MODEL = {"openai_api_key": ("worker-model",), "openai_base_url": ("api", "worker-model")}
 """Settings of the model's endpoint, and who gets them: without a key the API must know that the endpoint needs none."""
@@ -177,8 +178,11 @@ def test_the_api_knows_whether_there_is_a_model(
 def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, Any]) -> None:
     for name in OURS:
         ours = {key for key in services[name]["environment"] if key.startswith("WARPSMITH_")}
-        fields = FIXED | set(AT_THE_MODEL) | {"model_prices"} | set(SWITCHED_ON)
+        own = set(OF_THE_API) if name == "api" else set()
+        fields = FIXED | set(AT_THE_MODEL) | {"model_prices"} | set(SWITCHED_ON) | own
         assert ours <= {f"WARPSMITH_{field.upper()}" for field in fields}, name
+    told = services["api"]["environment"]
+    assert {field: told[f"WARPSMITH_{field.upper()}"] for field in OF_THE_API} == OF_THE_API
 
 
 def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
