@@ -41,14 +41,15 @@ def test_a_search_by_a_server_without_a_key_is_priced(tmp_path: Path) -> None:
     exported, prices = recipe()
     (tmp_path / "prices.toml").write_text(prices)
     spec, _ = write_scenario(tmp_path)
-    with ModelServer([ok(json.dumps([IDEA])), ok(CODE)]) as server:
+    name = exported["WARPSMITH_OPENAI_MODEL"]
+    with ModelServer([ok(json.dumps([IDEA]), model=name), ok(CODE, model=name)]) as server:
         settings = exported | {
             "WARPSMITH_OPENAI_BASE_URL": server.url,
             "WARPSMITH_MODEL_PRICES": str(tmp_path / "prices.toml"),
         }
         home = tmp_path / "home"
         said = warpsmith(home, "doctor", code=0, **settings).stdout
-        assert f"{exported['WARPSMITH_OPENAI_MODEL']} at {server.url}, without a key" in said
+        assert f"{name} at {server.url}, without a key" in said
         with up(home, **settings):
             words = ("search", str(spec), "--model", "openai", "--policy", "beam=1,diverse=0,ideas=1,codes=1,rounds=1")
             estimate = json.loads(warpsmith(home, *words, "--estimate", "--json", **settings).stdout)
@@ -60,4 +61,4 @@ def test_a_search_by_a_server_without_a_key_is_priced(tmp_path: Path) -> None:
         assert search["best"] is not None
         calls = len(server.requests)
         assert search["spend"]["cost_usd"] == pytest.approx(calls * (1000 * 0.05 + 500 * 0.2) / 1e6)
-        assert {request.body["model"] for request in server.requests} == {exported["WARPSMITH_OPENAI_MODEL"]}
+        assert {request.body["model"] for request in server.requests} == {name}

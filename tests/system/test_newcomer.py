@@ -47,6 +47,7 @@ STEPS: list[tuple[str, int, str]] = [
     ("searches --op softmax", 0, ""),
     ("tree SEARCH", 0, r"\* #\d \w+ \[control_flow, round \d\] +accepted \d"),
     ("tree SEARCH --story", 0, "WHAT WAS TRIED"),
+    ("tree scale_shfit", 2, "did you mean scale_shift; warpsmith searches lists them"),
     ("tree sr_none", 1, "search: found 'sr_none', expected the id of one that is stored, sr_"),
     ("node SEARCH#1", 0, "#1 .*: accepted"),
     ("node SEARCH#99", 2, "expected the number of a node of SEARCH: warpsmith tree SEARCH"),
