@@ -89,8 +89,9 @@ def _weighs_by_softmax(reference: str) -> bool:
         if not isinstance(node, ast.FunctionDef):
             continue
         for statement in node.body:
-            if any(_mentions(argument, weights) for argument in _arguments_of(statement, "product")):
-                return True
+            for operand in _arguments_of(statement, "product"):
+                if _mentions(operand, weights) or _holds_softmax_of_product(operand, products):
+                    return True
             targets = {name.id for name in ast.walk(statement) if isinstance(name, ast.Name) and _is_stored(name)}
             of_product = _mentions(statement, products) or bool(_arguments_of(statement, "product"))
             if _mentions(statement, weights) or (of_product and bool(_arguments_of(statement, "softmax"))):
@@ -98,6 +99,10 @@ def _weighs_by_softmax(reference: str) -> bool:
             elif of_product:
                 products |= targets
     return False
+
+
+def _holds_softmax_of_product(node: ast.AST, products: set[str]) -> bool:
+    return any(_mentions(one, products) or _arguments_of(one, "product") for one in _arguments_of(node, "softmax"))
 
 
 def _arguments_of(statement: ast.AST, kind: str) -> list[ast.AST]:

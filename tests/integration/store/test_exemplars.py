@@ -190,6 +190,12 @@ def run(query, key, value):
     weights = torch.softmax(scores, dim=-1)
     return torch.matmul(weights, value.float()).to(query.dtype)
 """
+IN_ONE = """
+import torch
+
+def run(query, key, value):
+    return torch.softmax(query.float() @ key.float().mT, dim=-1) @ value.float()
+"""
 GATE = """
 import torch
 
@@ -204,6 +210,7 @@ def test_an_attention_that_is_written_out_is_told_from_a_gate_beside_a_product(d
     gate = parse_op(example("attention").document() | {"reference": GATE})
     assert "attention" in structure(written)
     assert "attention" not in structure(gate)
+    assert "attention" in structure(parse_op(written.document() | {"reference": IN_ONE}))
     assert structure(example("attention")) < structure(written)
     stock(db)
     assert {"mla_decode", "paged_decode_attention"} <= {one.op for one in found(db, written, "triton")}
