@@ -1,6 +1,15 @@
-"""Many rows: warp-owned bulk slices, three rows resident, ordinary policy; few rows: registers, evict-first reads."""
+"""A block of FEW threads a row where they are few, everything in registers; many rows: bulk slices by warp, or a block a row as well.
+
+How many threads share a row is left to a measurement: fewer threads need fewer warps to start and to meet, more have shorter chains.
+An infinite element makes its row NaN, as eager does; finite values whose squares overflow are scaled by zero.
+"""
 
 from kernels_db.runtime import cuda
+
+TUNE = {"FEW": [256, 512, 1024], "MANY": [0, 256, 512, 1024]}
+TUNE_WHERE = ("MANY == FEW or MANY == 0 and FEW == 512",)
+FEW = 256
+MANY = 256
 
 kernels = cuda.compile(r"""
 #include <cuda_bf16.h>
@@ -27,15 +36,10 @@ __device__ __forceinline__ u32 sc2(u32 a, u32 b, u32 w, float k) {
 __device__ __forceinline__ uint4 sc8(const uint4& a, const uint4& b, const uint4& w, float k) {
     return make_uint4(sc2(a.x, b.x, w.x, k), sc2(a.y, b.y, w.y, k), sc2(a.z, b.z, w.z, k), sc2(a.w, b.w, w.w, k));
 }
-__device__ __forceinline__ u64 first_policy() {
-    u64 p;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
-    return p;
-}
-__device__ __forceinline__ uint4 ld_first(const uint4* p, u64 pol) {
+__device__ __forceinline__ uint4 ld_once(const uint4* p) {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(pol));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     return v;
 }
 __device__ __forceinline__ uint4 ld_keep(const uint4* p) {
@@ -139,34 +143,44 @@ norm_any(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ 
     }
 }
 
-// one block per row, everything in registers; reads that leave L2 first
-extern "C" __global__ void __launch_bounds__(256, 4)
-norm_row(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) {
-    __shared__ __align__(16) float part[8];
-    const size_t base = (size_t)blockIdx.x * 1024 + threadIdx.x;
-    const uint4* x4 = x + base;
-    const uint4* r4 = res + base;
-    const uint4* w4 = w + threadIdx.x;
-    uint4* y4 = y + base;
-    const u64 pol = first_policy();
-    uint4 a[4], b[4], c[4];
+// one block of T threads per row of 1024 vectors, everything in registers, all loads before the first use
+template <int T>
+__device__ __forceinline__ void row_of(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) {
+    constexpr int V = 1024 / T;
+    __shared__ float part[T / 32];
+    const u32 base = blockIdx.x * 1024 + threadIdx.x;
+    uint4 a[V], b[V], c[V];
 #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = ld_first(x4 + i * 256, pol);
+    for (int i = 0; i < V; i++) a[i] = ld_once(x + base + i * T);
 #pragma unroll
-    for (int i = 0; i < 4; i++) b[i] = ld_first(r4 + i * 256, pol);
+    for (int i = 0; i < V; i++) b[i] = ld_once(res + base + i * T);
 #pragma unroll
-    for (int i = 0; i < 4; i++) c[i] = ld_keep(w4 + i * 256);
-    const float s = (sq8(a[0], b[0]) + sq8(a[1], b[1])) + (sq8(a[2], b[2]) + sq8(a[3], b[3]));
-    float k = scale_of(block_sum<8>(s, part));
+    for (int i = 0; i < V; i++) c[i] = ld_keep(w + threadIdx.x + i * T);
+    float s = 0.f;
+#pragma unroll
+    for (int i = 0; i < V; i++) s += sq8(a[i], b[i]);
+    s = warp_sum(s);
+    if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = s;
+    __syncthreads();
+    float k = scale_of(warp_sum((threadIdx.x & 31) < T / 32 ? part[threadIdx.x & 31] : 0.f));
     if (k == 0.f) {
-        k = nan_beside(inf8(a[0], b[0]) || inf8(a[1], b[1]) || inf8(a[2], b[2]) || inf8(a[3], b[3]), k);
+        bool infinite = false;
+#pragma unroll
+        for (int i = 0; i < V; i++) infinite |= inf8(a[i], b[i]);
+        k = nan_beside(infinite, k);
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < V; i++) {
         packed(a[i]); packed(b[i]);
-        y4[i * 256] = sc8(a[i], b[i], c[i], k);
+        y[base + i * T] = sc8(a[i], b[i], c[i], k);
     }
 }
+extern "C" __global__ void __launch_bounds__(256, 4)
+norm_row256(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<256>(x, res, w, y); }
+extern "C" __global__ void __launch_bounds__(512, 2)
+norm_row512(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<512>(x, res, w, y); }
+extern "C" __global__ void __launch_bounds__(1024, 1)
+norm_row1024(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<1024>(x, res, w, y); }
 
 __device__ __forceinline__ u32 smem(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void bar_arm(u32 bar, u32 bytes) {        // by the one thread that then copies
@@ -235,8 +249,12 @@ def run(x, residual, weight, y):
         return
     if hidden != 8192 or (x.data_ptr() | residual.data_ptr() | weight.data_ptr() | y.data_ptr()) % 16 != 0:
         kernels.norm_any[tokens, 256](x, residual, weight, y, hidden)
-    elif tokens < 1056:
-        kernels.norm_row[tokens, 256](x, residual, weight, y)
+    elif (tokens < 1056 and FEW == 256) or (tokens >= 1056 and MANY == 256):
+        kernels.norm_row256[tokens, 256](x, residual, weight, y)
+    elif (tokens < 1056 and FEW == 512) or (tokens >= 1056 and MANY == 512):
+        kernels.norm_row512[tokens, 512](x, residual, weight, y)
+    elif tokens < 1056 or MANY == 1024:
+        kernels.norm_row1024[tokens, 1024](x, residual, weight, y)
     else:
         # so much shared memory that 3 rows are resident (96 KiB in flight on a multiprocessor)
         kernels.norm_slices.launch(tokens, 256, x, residual, weight, y, shared_bytes=69632)
