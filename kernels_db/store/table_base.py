@@ -106,12 +106,13 @@ def _insert_groups(connection: Connection, groups: Sequence[_Group]) -> None:
 def _go_together(groups: Sequence[_Group]) -> bool:
     """Check that one statement writes these rows as several would.
 
-    Its parts run in no order, so rows that the database numbers must be one part; and in a document the null of JSON
-    is that of SQL.
+    Its parts run in no order, so rows that the database numbers must be one part; in a document the null of JSON is
+    that of SQL; and a default that SQLAlchemy computes is not known to it.
     """
     numbered = [table for table, _ in groups if cast("Table", table.__table__).autoincrement_column is not None]
     nulls = (row.get(name, "") is None for table, rows in groups for name in _documents(table) for row in rows)
-    return len(groups) > 0 and len(set(numbered)) == len(numbered) and not any(nulls)
+    computed = (name not in row for table, rows in groups for name in _computed(table) for row in rows)
+    return len(groups) > 0 and len(set(numbered)) == len(numbered) and not any(nulls) and not any(computed)
 
 
 @lru_cache(maxsize=256)
@@ -137,6 +138,13 @@ def _insert(table: type[Base]) -> Insert:
 @cache
 def _documents(table: type[Base]) -> tuple[str, ...]:
     return tuple(str(column.key) for column in table.__mapper__.columns if isinstance(column.type, JSON))
+
+
+@cache
+def _computed(table: type[Base]) -> tuple[str, ...]:
+    """Return the columns whose default is made for each row: it is no value that `_defaults` could give."""
+    columns = ((column.key, column.default) for column in table.__mapper__.columns)
+    return tuple(str(name) for name, default in columns if default is not None and not default.is_scalar)
 
 
 @cache

@@ -11,6 +11,7 @@ from warpsmith.service.local.finding import Finding
 from warpsmith.service.local.home import find_running_service
 from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
 from warpsmith.workers.queue.broker import reach_broker
 from warpsmith.workers.queue.celery_app import make_app
 
@@ -74,12 +75,17 @@ def _check_running(settings: ServiceSettings) -> Finding:
 
 
 def _check_model(settings: ServiceSettings) -> Finding:
-    endpoint = settings.openai_base_url or "api.openai.com"
-    if settings.openai_base_url is not None and settings.openai_api_key is None:
-        return Finding("model", "ok", f"{settings.openai_model} at {endpoint}, without a key")
-    if settings.openai_api_key is None and "OPENAI_API_KEY" not in os.environ:
-        fix = (
-            "set WARPSMITH_OPENAI_API_KEY (and WARPSMITH_OPENAI_BASE_URL), or search with --model agent or replay:FILE"
-        )
-        return Finding("model", "note", f"no key for {endpoint}", fix)
-    return Finding("model", "ok", f"{settings.openai_model} at {endpoint}")
+    url = address(None, settings)
+    asked = f"{settings.openai_model} at {url}"
+    if has_key(url, settings):
+        name = settings.model_keys.get(url)
+        if name is not None and not os.environ.get(name) and not settings.openai_key_at_workers:
+            fix = f"set {name}, which WARPSMITH_MODEL_KEYS names"
+            return Finding("model", "note", f"no key for {url}: {name} is not set here", fix)
+        return Finding("model", "ok", asked)
+    if settings.openai_key_at_workers:
+        return Finding("model", "ok", f"{asked}, with a key at the model workers")
+    if url != OPENAI_BASE_URL:
+        return Finding("model", "ok", f"{asked}, without a key")
+    fix = "set WARPSMITH_OPENAI_API_KEY (and WARPSMITH_OPENAI_BASE_URL), or search with --model agent or replay:FILE"
+    return Finding("model", "note", f"no key for {url}", fix)

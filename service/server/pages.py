@@ -88,10 +88,12 @@ class Dashboard:
             asset = name.startswith("assets/")
             found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if asset else "no-cache"
             return found
-        docs = await self._find_file(DOCS, scope) if path.rstrip("/") in DOCS_PATHS else None
-        if docs is None and (not _wants_page(scope) or path.startswith("/assets/")):
+        docs = path.rstrip("/") in DOCS_PATHS
+        if not docs and (not _wants_page(scope) or path.startswith("/assets/")):
             return None
-        page = docs or await self.files.get_response("index.html", scope)
+        page = await self._find_file(DOCS if docs else "index.html", scope)
+        if page is None:  # built before there was this page
+            return HTMLResponse(ABSENT, 503) if _wants_page(scope) else None
         page.headers["Cache-Control"] = "no-cache"
         return page
 

@@ -283,6 +283,7 @@ def test_rows_that_a_body_or_a_query_names_are_not_there_either(world: World) ->
         document = {"target": "cpu", "model": {"provider": "agent"}, **body}
         refused = problem(world.client.post(path, json=document, headers=bearer(theirs)), 422, "invalid-input")
         assert refused["errors"][0]["expected"].startswith("the id of a stored")
+    assert world.client.get("/v1/ops/names", headers=bearer(theirs)).json() == []
     stored = world.client.post("/v1/ops/validate", content=ADD_RELU, headers=bearer(theirs) | YAML).json()
     assert (stored["valid"], stored["op_id"]) == (True, None)
     assert world.client.post("/v1/ops/validate", content=ADD_RELU, headers=bearer(ours) | YAML).json()["op_id"]
@@ -290,6 +291,18 @@ def test_rows_that_a_body_or_a_query_names_are_not_there_either(world: World) ->
     created = world.client.post("/v1/searches", json=SEARCH, headers=bearer(theirs))
     assert (created.status_code, created.json()["team"], created.json()["nodes"]) == (202, "theirs", 1)
     assert [op["id"] for op in world.client.get("/v1/ops", headers=bearer(theirs)).json()["items"]] == ["op_seed"]
+    names = {
+        (who, having): world.client.get(f"/v1/ops/names?having={having}", headers=bearer(key)).json()
+        for who, key in (("theirs", theirs), ("ours", ours))
+        for having in ("searches", "kernels")
+    }
+    op = world.client.get("/v1/ops/op_seed", headers=bearer(theirs)).json()["name"]
+    assert names == {
+        ("theirs", "searches"): [op],
+        ("theirs", "kernels"): [],
+        ("ours", "searches"): [op],
+        ("ours", "kernels"): [op],
+    }
     with world.db.writing() as session:
         shipped = session.get_one(KernelRow, "kn_0")
         values = {column.key: getattr(shipped, column.key) for column in KernelRow.__table__.columns}

@@ -145,6 +145,18 @@ def test_without_the_files_a_page_says_how_to_build_them(tmp_path: Path) -> None
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_files_of_an_older_build_are_told_where_the_reference_is_asked_for(
+    client: TestClient, dist: Path, path: str
+) -> None:
+    (dist / "docs.html").unlink()
+    response = client.get(path, headers=HTML)
+    assert response.status_code == 503
+    assert "npm run build" in response.text
+    problem(client.get(path), 404, "not-found")
+    assert client.get("/searches", headers=HTML).status_code == 200
+
+
 def test_metrics_tell_pages_from_paths_that_are_not_there(client: TestClient) -> None:
     client.get("/searches/sr_1", headers=HTML)
     client.get("/v1/nothing", headers=HTML)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from tests.support.api_support import application, seed, served, settings_for
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
+from warpsmith.service.api.auth import create_key
 from warpsmith.service.cli import run
 from warpsmith.service.client.trying import find_fault
 from warpsmith.workers import steps
@@ -191,3 +192,20 @@ def test_an_answer_to_an_expired_ask_is_told_where_to_go(desk: Desk, tmp_path: P
     problem = desk.document("tell", "ak_0", str(reply), code=1)["error"]["problem"]
     assert f"{problem['replaced_by']}, which is open and asks the same: answer that one" in problem["detail"]
     assert desk.document("tell", problem["replaced_by"], str(reply))["state"] == "answered"
+
+
+def test_a_key_that_may_steer_and_not_read_answers_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = application(settings_for(tmp_path, auth="always"))
+    db = app.state.service.db
+    seed(db)
+    with db.writing() as session:
+        session.get_one(NodeRow, "nd_bad").state = "coding"
+        session.get_one(AttemptRow, "at_2").state = "waiting"
+    monkeypatch.setenv("WARPSMITH_API_KEY", create_key(db, "steers", scopes=("steer",)))
+    (tmp_path / "reply.md").write_text("no code at all")
+    with served(app) as url:
+        assert run(["tell", "ak_0", str(tmp_path / "reply.md"), "--wait", "0", "--url", url]) == 0, capsys.readouterr()
+    with db.reading() as session:
+        assert session.get_one(AskRow, "ak_0").reply == "no code at all"

@@ -13,7 +13,7 @@ from tests.support.steps_support import OP, create
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.table_base import insert_new
-from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, SearchTagRow
+from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, SearchRow, SearchTagRow
 
 AWKWARD = {"a": [None, "é\u2028\\", True], "b": 1e300, "c": 0.1, "d": 2**53 + 1, "%s": {}}
 
@@ -62,6 +62,16 @@ def test_they_are_the_rows_of_a_flush(db: Database, idea: dict[str, Any]) -> Non
         assert not session.new
     with db.reading() as session:
         assert read_rows(session, "sr_inserted") == read_rows(session, "sr_flushed")
+
+
+def test_a_default_that_is_computed_is_that_of_a_flush(db: Database) -> None:
+    with db.writing() as session:
+        figures = {"score": 2.0, "ci_low": 1.9, "ci_high": 2.1, "envelope": {}, "evidence": {}, "lineage": []}
+        names = {"op_id": add_op(session, OP, 1.0)[0].id, "target": "cpu:x86_64", "language": "cpp", "source": "s"}
+        session.add(KernelRow(id="kn_1", source_digest="d", created_at=7.0, **names, **figures))
+        insert_new(session)
+    with db.reading() as session:
+        assert session.get_one(KernelRow, "kn_1").verified_at == 7.0
 
 
 def test_what_is_changed_afterwards_is_written_as_well(db: Database) -> None:

@@ -1,19 +1,13 @@
-import { useEffect } from "react";
 import type { RouteObject } from "react-router";
 import { Skeleton } from "../design";
 import { ErrorPage, NotFoundPage } from "./ErrorPage";
+import { Leave } from "./Leave";
 import { Shell } from "./Shell";
 
 /** Every page is a module of its own, loaded when it is first visited. */
 const page = (load: () => Promise<{ default: React.ComponentType }>) => async () => ({
   Component: (await load()).default,
 });
-
-/** Asks the service for an address that is a page of its own: one comes here from the login alone. */
-function Leave() {
-  useEffect(() => location.reload(), []);
-  return <Skeleton lines={6} />;
-}
 
 export const routes: RouteObject[] = [
   {
@@ -38,7 +32,7 @@ export const routes: RouteObject[] = [
           { path: "system", lazy: page(() => import("../pages/system")) },
           { path: "about", lazy: page(() => import("../pages/about")) },
           { path: "login", lazy: page(() => import("../pages/login")) },
-          { path: "docs", Component: Leave },
+          { path: "docs", element: <Leave to="/docs.html" /> },
           { path: "*", Component: NotFoundPage },
         ],
       },

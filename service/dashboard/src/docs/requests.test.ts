@@ -19,6 +19,7 @@ describe("a request of /docs", () => {
   });
 
   it("leads back here after the login", () => {
-    expect(loginPath({ pathname: "/docs", search: "?x=1" })).toBe("/login?next=%2Fdocs%3Fx%3D1");
+    const place = { pathname: "/redoc", search: "?x=1", hash: "#/ops" };
+    expect(loginPath(place)).toBe("/login?next=%2Fdocs%3Fx%3D1%23%2Fops");
   });
 });

@@ -23,7 +23,7 @@ export function authorize<Request extends SwaggerRequest>(request: Request, sess
   return request;
 }
 
-/** The page to sign in at, and this one after it. */
-export function loginPath({ pathname, search }: { pathname: string; search: string }): string {
-  return `/login?next=${encodeURIComponent(pathname + search)}`;
+/** The page to sign in at, and this one after it: by one address, whichever of its names was asked for. */
+export function loginPath({ search, hash }: { search: string; hash: string }): string {
+  return `/login?next=${encodeURIComponent(`/docs${search}${hash}`)}`;
 }

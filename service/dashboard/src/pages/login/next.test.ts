@@ -3,6 +3,7 @@ import { safeNext } from "./next";
 
 it.each([
   ["/kernels?op=a", "/kernels?op=a"],
+  ["/docs#/ops/list_ops", "/docs#/ops/list_ops"],
   ["//evil.example/x", "/"],
   ["/\\evil.example", "/"],
   ["https://evil.example", "/"],

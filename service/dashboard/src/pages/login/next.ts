@@ -2,5 +2,5 @@
 export function safeNext(next: string | null): string {
   if (!next?.startsWith("/")) return "/";
   const url = new URL(next, location.origin);
-  return url.origin === location.origin ? url.pathname + url.search : "/";
+  return url.origin === location.origin ? url.pathname + url.search + url.hash : "/";
 }
