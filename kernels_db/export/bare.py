@@ -37,6 +37,9 @@ OTHER_WORD = "flow"
 REFUSED = re.compile(r"\btry\s*:|\bexcept\s*:|\bexcept\s+\w+|\bpass\b|\bimport\s+threading|_make_subclass")
 """What KernelBench refuses outside of comments (`kernel_static_checker.py`), as far as a kernel's source has it."""
 
+_SIZES = (*range(1, 70), 127, 1_000, 4_099)
+"""Sizes on which a derived axis is tried: what divides by up to 64 shows it there."""
+
 
 def build_gpu_mode(kernel: ExportedKernel, directory: Path, name: str | None = None) -> Path:
     """Write the submission, and a task unless the op came from one, into a new directory below `directory`; return it.
@@ -176,16 +179,17 @@ def _sizes(op: Op) -> tuple[list[str], list[SpecError]]:
 def _solved(op: Op, name: str) -> str | None:
     """Return the source of a var axis that a derived axis alone tells, such as `2 * hidden`; None where none does.
 
-    A derived axis of const axes and this one is taken for a straight line.
+    The derived axis is one of const axes and this one, and a straight line in it: `size // 2` does not tell a size.
     """
     known = {other: axis.value for other, axis in op.axes.items() if isinstance(axis, ConstAxis)}
     for other, text in derived_axes(op):
         parsed, place = expr.parse(text, "integer"), _place_of(op, other)
         if place is None or parsed.names - known.keys() != {name}:
             continue
-        first, second = (parsed.integer({**known, name: size}) for size in (1, 2))
-        if second != first:
-            return f"1 + ({place} - {first}) // {second - first}"
+        first, *rest = (parsed.integer({**known, name: size}) for size in _SIZES)
+        slope = rest[0] - first
+        if slope != 0 and all(first + slope * (size - 1) == each for size, each in zip(_SIZES[1:], rest, strict=True)):
+            return f"1 + ({place} - {first}) // {slope}"
     return None
 
 

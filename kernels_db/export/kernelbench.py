@@ -26,7 +26,10 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.stand_in_source import inlined
+from warpsmith.kernels_db.formats.kernelbench import kernelbook
 from warpsmith.kernels_db.formats.shared.adapted_kernel import tuple_of
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.formats.shared.python_source import parse
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
 from warpsmith.kernels_db.job.file_constants import all_inputs, constants_of
 from warpsmith.kernels_db.spec.names import unique
@@ -84,22 +87,23 @@ def _largest(workloads: list[ResolvedWorkload]) -> ResolvedWorkload:
 
 
 def _imported_problem(op: Op) -> str | None:
-    """Return the problem file that the op was imported from, as it came."""
+    """Return the problem file that the op was imported from, as it came; None where KernelBench cannot construct it."""
     if op.origin is None or op.origin.format != NAME:
         return None
-    for file in op.origin.files:
-        if file.text is not None and file.path.endswith(".py") and _top_level(file.text) >= PROBLEM_NAMES:
-            return file.text.removeprefix("\ufeff")
+    for file in raw_files(op.origin):
+        if file.path.endswith(".py") and _is_problem(file):
+            return file.text().removeprefix("\ufeff")
     return None
 
 
-def _top_level(source: str) -> set[str]:
-    """Return the classes and functions of a source; none where it is no Python."""
+def _is_problem(file: RawFile) -> bool:
+    """Check whether a file is a problem of KernelBench's form, and not of KernelBook's."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    return {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+        tree = parse(file)
+    except SpecErrors:
+        return False
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    return names >= PROBLEM_NAMES and kernelbook.module_of(file, tree) is None
 
 
 def _unsaid(op: Op, workload: ResolvedWorkload, imported: bool) -> list[SpecError]:

@@ -16,7 +16,7 @@ from benchmarks.known import keep
 from tests.exporting import exported
 from tests.integration.test_optimize_kernels import NORM, NORM_CPP, Norm
 from warpsmith.kernels_db.export.package import build
-from warpsmith.workers.optimize.compiled import choice, inductor, known, seams
+from warpsmith.workers.optimize.compiled import choice, choices, inductor, known, seams
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 GOOD = choice.Decision("", "", True, 1.0, 2.0, (1.9, 2.1))
@@ -120,6 +120,30 @@ def test_a_kernel_that_ships_as_faster_and_is_wrong_here_stays_out(
             torch.testing.assert_close(fast(x), model(x))
         assert "0 of 1 places of kernels taken" in fast.report(), fast.report()
         assert "the kernel's result is wrong" in fast.report()
+
+
+def test_code_that_a_process_left_before_its_kernels_were_compared_is_not_taken(
+    tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = NORM_CPP.replace("squares / n + eps", "squares / n + 0.5")
+    package = build(exported(NORM, wrong), tmp_path / "package")
+    model, x = Norm(32, 1e-5).eval(), torch.randn(2, 9, 32)
+    _found_elsewhere(model, x, package, tmp_path / "there", monkeypatch)
+    _start(tmp_path / "here", monkeypatch)
+    with monkeypatch.context() as ended, torch.no_grad():
+        ended.setattr(choices.Choices, "compared", _killed)
+        with pytest.raises(Exception, match="_AbortedError"):
+            warpsmith.optimize(model, kernels=[package])(x)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        fast = warpsmith.optimize(model, kernels=[package])
+        torch.testing.assert_close(fast(x), model(x))
+    assert "the kernel's result is wrong" in fast.report(), fast.report()
+
+
+def _killed(own: choices.Choices) -> bool:
+    own._meanwhile.end()
+    raise _AbortedError("_AbortedError")
 
 
 def test_a_kernel_that_ships_as_faster_and_does_not_load_here_stays_out_of_this_process(

@@ -35,7 +35,7 @@ def _constructed_by_list(construct):
     """Construct the module as the problem's get_init_inputs() says."""
 
     def init(self, *given, **named):
-        if type(self) is Model and not (given or named):
+        if type(self).__init__ is Model.__init__ and not (given or named):  # a solution's subclass has it, too
             given, named = _by_list()
         construct(self, *given, **named)
 
@@ -54,6 +54,7 @@ def _under_its_name(shown):
 class Model:
     def forward(self, *given):
         """Is that of {name}, which this name stands for."""
+        return given
 '''
 """A spec's module is a `class Model`; the problem's own may name itself (`super(Net, self)`) and stays as it is."""
 

@@ -9,6 +9,9 @@ import pytest
 
 from tests.exporting import IN_PLACE, SCALED_ADD, SCALED_ADD_TRITON, exported
 from tests.integration.export.test_export_formats import SAID, STATEFUL, used
+from tests.integration.formats.test_formats_sandbox import analysed_here
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed")
@@ -68,6 +71,27 @@ print(one.abs().sum().item() > 0)
 """
 
 
+KERNELBOOK = """import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width, by=1.0):
+        super(Net, self).__init__()
+        self.scale = torch.nn.Parameter(torch.rand(width) * by)
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def get_inputs():
+    return [torch.rand([4, 8])]
+
+
+def get_init_inputs():
+    return [[8], {'by': 3.0}]
+"""
+
+
 @pytest.mark.parametrize(
     ("spec", "source"), [(SCALED_ADD, SCALED_ADD_TRITON), (IN_PLACE, IN_PLACE_TRITON)], ids=["returns", "in_place"]
 )
@@ -83,4 +107,12 @@ def test_kernelbench_compares_the_kernel_alone_with_the_problem(
     spec: dict[str, Any], source: str, tmp_path: Path
 ) -> None:
     kernel = exported(spec, source, "triton", target="cuda:sm_90")
+    assert used("kernelbench-bare", kernel, KERNELBENCH, tmp_path, TRITON_INTERPRET="1") == ["True"]
+
+
+@pytest.mark.parametrize("name", ["Net", "Model"])
+def test_a_problem_of_kernelbook_has_a_solution_that_is_constructed_as_it_says(name: str, tmp_path: Path) -> None:
+    file = RawFile(f"3_{name}.py", KERNELBOOK.replace("Net", name).encode())
+    spec = import_op([file], None, analysed_here).op.model_dump(mode="json")
+    kernel = exported(spec, STATEFUL_TRITON, "triton", target="cuda:sm_90")
     assert used("kernelbench-bare", kernel, KERNELBENCH, tmp_path, TRITON_INTERPRET="1") == ["True"]

@@ -177,6 +177,14 @@ def test_what_is_overwritten_before_it_is_read_is_zeros(statement: str, zeros: l
     assert any(each.startswith(note) for each in found.notes) == bool(zeros)
 
 
+@pytest.mark.parametrize("values", ["torch.ones(rows, 8)", "torch.ones(rows, 8, dtype=torch.bool)"])
+def test_ones_that_are_read_as_a_list_stay_ones(values: str) -> None:
+    text = WRITES.replace("STATEMENT", "out[...] = data * torch.tensor(more.tolist())")
+    found = made(text.replace("torch.rand(rows, 8)", values), '"rows": 4, "seed": 1', '"rows": 6, "seed": 2')
+    note = "ref_kernel does not read out: "
+    assert any(each.startswith(note) for each in found.notes), found.notes
+
+
 NEEDS_VALUES = """import torch
 
 

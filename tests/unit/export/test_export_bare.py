@@ -61,6 +61,20 @@ def test_an_axis_that_a_multiple_alone_tells_is_solved(tmp_path: Path) -> None:
     assert "hidden_ = 1 + (arguments[0].shape[1] - 3) // 2" in text
 
 
+@pytest.mark.parametrize("derived", ["hidden * hidden", "hidden // 2", "(hidden + 15) // 16", "hidden % 70"])
+def test_an_axis_that_a_derived_one_does_not_tell_is_refused(derived: str, tmp_path: Path) -> None:
+    spec = SCALED_ADD | {
+        "axes": {"rows": {"kind": "var"}, "hidden": {"kind": "var"}, "both": {"kind": "expr", "expr": derived}},
+        "inputs": [{"name": "x", "shape": ["rows", "both"], "dtype": "float32"}],
+        "outputs": [{"name": "out", "shape": ["rows", "hidden"], "dtype": "float32"}],
+        "reference": "def run(x):\n    return x\n",
+        "workloads": [{"id": "small", "role": "bench", "axes": {"rows": 3, "hidden": 32}}],
+    }
+    with pytest.raises(SpecErrors) as caught:
+        texts("gpu-mode-bare", in_triton(spec=spec), tmp_path)
+    assert [error.field for error in caught.value.errors] == ["axes.hidden"]
+
+
 def test_a_problem_stands_apart_from_its_solution(tmp_path: Path) -> None:
     found = texts("kernelbench-bare", in_triton(), tmp_path)
     assert sorted(found) == ["problem.py", "solution.py"]

@@ -83,9 +83,13 @@ class Choices:
             self._own[region.key] = choice.decide(region, without)
         _write(self.file, self._own)
 
+    def uncompared(self, chosen: Sequence[Region]) -> list[Region]:
+        """Return the places of which only what ships says that their kernels may stand there."""
+        return [region for region in chosen if region.key not in self._own]
+
     def compare_meanwhile(self, chosen: Sequence[Region]) -> None:
         """Begin to compare the kernels that are to stand in these places where only what ships speaks for them."""
-        self._meanwhile.begin([region for region in chosen if region.key not in self._own])
+        self._meanwhile.begin(self.uncompared(chosen))
         if self._patches.get("max_autotune"):
             self._meanwhile.wait()  # Inductor times kernels of its own while it compiles: nothing may run beside
 

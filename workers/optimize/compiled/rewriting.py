@@ -8,9 +8,11 @@ The whole graph is compiled once more without kernels only where it is not sure 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -84,7 +86,11 @@ def compile_with(
     choices = choices or Choices(device, patches)
     identity = _digest(_code(), choices.name, choices.refuted, keep, sorted(kernel.name for kernel in kernels))
     told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
-    rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told)
+    unsure = told.with_suffix(".unsure")
+    rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told, unsure)
+    again = unsure.exists()
+    if again:  # code in Inductor's cache has kernels that nobody compared to the end: it is made, and compared, anew
+        identity = _digest(identity, uuid.uuid4().hex)
     patched = inductor.with_pass(patches, rewriter, identity)
     without = inductor.with_pass(patches, keep_shared, _code())
     tried = tried and keep == "faster"
@@ -97,7 +103,7 @@ def compile_with(
         if kernel.name in known:
             _ = kernel.call  # imports what code of Inductor's cache calls by name
     compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
-    if rewriter.refuted:
+    if rewriter.refuted or (rewriter.placed is None and not again and unsure.exists()):
         return compile_with(kernels, graph, inputs, patches, keep, tried=tried, choices=choices)  # of another identity
     if rewriter.placed is None:
         placed, gain = _read(told), seams.read(whole)
@@ -157,7 +163,8 @@ class _Rewriter:
 
     gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. refuted: a
     kernel for which only what ships spoke is wrong here, so the code is none to use. told: the file that says what
-    became of the places. It is written before Inductor keeps the code, which calls the kernels.
+    became of the places. It is written before Inductor keeps the code, which calls the kernels. unsure: a file that is
+    there until these were compared: a process may be ended before, or take the code of one that is at it.
     """
 
     def __init__(
@@ -167,8 +174,10 @@ class _Rewriter:
         keep: Keep,
         gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
         told: Path,
+        unsure: Path,
     ) -> None:
         self._kernels, self._choices, self._keep, self._gain, self._told = kernels, choices, keep, gain, told
+        self._unsure = unsure
         self._found: tuple[fx.Graph, Found] | None = None
         self.unknown: list[Region] = []
         self.placed: list[Placed] | None = None
@@ -181,6 +190,9 @@ class _Rewriter:
             return self._attempts(attempt)
         finally:
             self.refuted = not self._choices.compared() or self.refuted
+            if self.placed is not None and not self.refuted:
+                with contextlib.suppress(OSError):
+                    self._unsure.unlink(missing_ok=True)
 
     def _attempts(self, attempt: Callable[[], inductor.Compiled]) -> inductor.Compiled:
         for _ in range(MOST_TRIES):
@@ -208,6 +220,8 @@ class _Rewriter:
         chosen, placed = _choose(graph, decided, self._keep)
         decisions = {id(region): known for region, known in decided}
         self.gain = self._gain([(region, decisions[id(region)]) for region in chosen]) if self.placed is None else None
+        if self._choices.uncompared(chosen):
+            keep_file(self._unsure, [])
         self._choices.compare_meanwhile(chosen)
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
