@@ -19,7 +19,7 @@ def workload(*shapes: tuple[int, ...], outputs: tuple[tuple[int, ...], ...] = ()
         return [{"shape": list(shape), "dtype": "float32"} for shape in of]
 
     structure = {"tuple": [{"leaf": number} for number in range(len(shapes))]}
-    told = {"result": {"leaf": 0}, "written": [], "aliases": [None] * len(outputs)}
+    told = {"result": {"leaf": 0}, "written": [], "unread": [], "aliases": [None] * len(outputs)}
     return {"structure": structure, "inputs": leaves(shapes), "outputs": leaves(outputs), **told}
 
 

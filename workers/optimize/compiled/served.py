@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
 """In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
 
 
-class Rows:
+class Rows(ABC):
     """How an op takes tensors of a model: by shapes of named axes, the leading one of which may be several there."""
 
     def __init__(self, shapes: Sequence[Sequence[Any]], variable: Collection[str]) -> None:
@@ -30,6 +31,21 @@ class Rows:
         elsewhere = {axis for shape in self._shapes for axis in shape[1:]}
         self.leading: str | None = first if first in variable and first not in elsewhere else None
         """The axis that may be several in a model: the first of the first tensor, and nowhere but first."""
+        self._axes: dict[tuple[Any, ...], dict[str, int] | str] = {}
+
+    @abstractmethod
+    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+        """Return the axes of a call with flat tensors, or what does not fit."""
+
+    def axes_of(self, laid: Sequence[Any], tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+        """Return the axes of a call with tensors of a model that lie so, or what does not fit; asked once for each."""
+        key = tuple(laid)
+        if key not in self._axes:
+            try:
+                self._axes[key] = self.axes(self.flat(tensors))
+            except RuntimeError:
+                self._axes[key] = "its inputs do not flatten to rows"
+        return self._axes[key]
 
     @property
     def behind(self) -> int:
@@ -73,7 +89,6 @@ class Served(Rows):
         super().__init__(shapes, spec.VARIABLE_AXES)
         self._numbers = len(spec.PARAMETERS) - len(shapes)
         self._patterns: dict[str, Kept] = {}
-        self._axes: dict[tuple[Any, ...], dict[str, int] | str] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
@@ -86,16 +101,6 @@ class Served(Rows):
         """Return the axes of a call with flat tensors, or what does not fit."""
         found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors))
         return found
-
-    def axes_of(self, laid: Sequence[Any], tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
-        """Return the axes of a call with tensors of a model that lie so, or what does not fit; asked once for each."""
-        key = tuple(laid)
-        if key not in self._axes:
-            try:
-                self._axes[key] = self.axes(self.flat(tensors))
-            except RuntimeError:
-                self._axes[key] = "its inputs do not flatten to rows"
-        return self._axes[key]
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
