@@ -80,3 +80,13 @@ def test_a_module_without_a_forward_of_its_own_takes_what_get_inputs_gives() -> 
 def test_a_file_without_a_class_is_refused() -> None:
     with pytest.raises(SpecErrors, match="no class Model"):
         made("import torch\n" + NET.partition("    pass\n")[2])
+
+
+def test_a_problem_of_kernelbench_whose_model_takes_a_list_and_a_dict_stays_one() -> None:
+    init = "def __init__(self, widths, options):\n        super(Model, self).__init__(widths[0], options['out'])\n"
+    text = NET.replace("Scaled", "Model").replace("class Net(Model):\n    pass\n", "")
+    before, _, after = text.partition("def __init__")
+    forward = "    def forward(self, x):\n        return super().forward(x)\n"
+    text = f"{before}{init}\n{forward}\n\n{after[after.index('def get_inputs') :]}"
+    op = made(text.replace("[[4], {'by': 3.0}]", "[[4], {'out': 2}]")).op
+    assert [(item.attribute, item.shape) for item in op.state] == [("weight", (2, 4)), ("bias", (2,))]
