@@ -15,6 +15,9 @@ from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.table_base import insert_new
 from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, SearchRow, SearchTagRow
 
+pytestmark = pytest.mark.parametrize("db", ["sqlite", "postgresql"], indirect=True)
+"""On both every day: PostgreSQL has a statement of its own."""
+
 AWKWARD = {"a": [None, "é\u2028\\", True], "b": 1e300, "c": 0.1, "d": 2**53 + 1, "%s": {}}
 
 

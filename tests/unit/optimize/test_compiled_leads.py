@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,9 @@ class Product(Rows):
     def __init__(self) -> None:
         super().__init__([("rows", "width"), ("columns", "width")], ["rows"])
         self.traced: list[Any] = []
+
+    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+        return {"rows": tensors[0].shape[0], "columns": tensors[1].shape[0], "width": tensors[1].shape[1]}
 
     def pattern(self, lead: Any, device: torch.device) -> match.Pattern:
         self.traced.append(lead)
