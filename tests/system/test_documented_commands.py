@@ -62,6 +62,7 @@ LEFT_OUT = {
 
 REFUSED = {
     "search examples/layer_norm.yaml --model openai": "WARPSMITH_OPENAI_API_KEY",
+    "search examples/softmax.yaml --model openai --budget": "WARPSMITH_OPENAI_API_KEY",
     "search examples/softmax.yaml --model openai:MODEL": "WARPSMITH_OPENAI_API_KEY",
 }
 """What the error of commands says that need what this home has not."""
