@@ -49,9 +49,7 @@ def service_url(url: str | None) -> str:
 @contextmanager
 def connected(url: str | None, key: str | None) -> Iterator[Client]:
     """Open a client of the running service."""
-    from warpsmith.service.client.http import Client  # noqa: PLC0415 - before the address: what lacks is said first
-
-    with Client(service_url(url), key) as client:
+    with _make_client(url, key) as client:
         yield client
 
 
@@ -67,36 +65,36 @@ def connected_or_embedded(
     has to answer.
     """
     try:
-        address = service_url(url)
+        running = _make_client(url, key)
     except NoServiceOnHomeError:
         if not may_start:
             raise
-        with embedded_service() as own_url, _make_client(own_url, key) as client:
-            yield client, True
-        return
-    with _make_client(address, key) as client:
-        answers = True
-        try:
-            client.ready()
-        except ServiceUnreachableError:
-            if url is not None or not may_start:
-                raise
-            answers = False
-        except ProblemError as error:
-            if must_work:
-                raise CommandError(f"the service at {client.url} is not ready: {error}") from None
-        if answers:
-            yield client, False
-            return
+    else:
+        with running as client:
+            answers = True
+            try:
+                client.ready()
+            except ServiceUnreachableError:
+                if url is not None or not may_start:
+                    raise
+                answers = False
+            except ProblemError as error:
+                if must_work:
+                    raise CommandError(f"the service at {client.url} is not ready: {error}") from None
+            if answers:
+                yield client, False
+                return
     with embedded_service() as own_url, _make_client(own_url, key) as client:
         yield client, True
 
 
-def _make_client(url: str, key: str | None) -> Client:
-    # Some commands ask a service for some of their options alone, and work without what a client needs.
+def _make_client(url: str | None, key: str | None) -> Client:
+    """Return a client of the service at `service_url`. Raises NoServiceOnHomeError."""
+    # Some commands ask a service for some of their options alone, and work without what a client needs. It comes before
+    # the address: where the extra lacks, that is what is said.
     from warpsmith.service.client.http import Client  # noqa: PLC0415
 
-    return Client(url, key)
+    return Client(service_url(url), key)
 
 
 @contextmanager
