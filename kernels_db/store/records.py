@@ -117,9 +117,9 @@ def offers_kernels(language: str, device: str, team: str) -> ColumnElement[bool]
 
 
 def _read_ops(session: Session, op_ids: Sequence[str]) -> dict[str, Op]:
-    """Return the ops that this version takes; of those that the process has parsed no spec is read again."""
+    """Return the ops that this version takes; a spec that the process has parsed, or could not, is not read again."""
     found = {op_id: op for op_id in op_ids if (op := _PARSED.get(op_id)) is not None}
-    missing = [op_id for op_id in op_ids if op_id not in found]
+    missing = [op_id for op_id in op_ids if op_id not in found and op_id not in _PARSED]
     if missing:
         specs = session.connection().execute(select(OpRow.id, OpRow.spec).where(OpRow.id.in_(missing))).tuples()
         found |= {op_id: op for op_id, spec in specs if (op := parsed(op_id, spec)) is not None}
