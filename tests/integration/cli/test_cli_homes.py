@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.api_support import application, served, settings_for
-from warpsmith.service.cli import run
+from warpsmith.service.cli import connection, run
 from warpsmith.service.cli.connection import service_url
 from warpsmith.service.client.errors import NoServiceOnHomeError
 from warpsmith.service.local.home import HomeLock
@@ -46,10 +46,8 @@ def test_an_address_that_is_named_counts_and_so_does_the_launcher_of_the_home(
         lock.release()
 
 
-def test_without_a_named_home_the_address_is_that_of_the_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_named_home_the_address_is_that_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WARPSMITH_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("WARPSMITH_PORT", "9321")
+    monkeypatch.setattr(connection, "find_running_service", lambda home: None)  # on the home of whoever runs the tests
     assert service_url(None) == "http://127.0.0.1:9321"
