@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from tests import REPOSITORY
@@ -36,3 +37,10 @@ def compiled(source: str) -> cuda.Kernels:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return cuda.compile(source)
+
+
+def need_language(language: str) -> None:
+    """Skip a test whose language has a package of its own that is not installed here."""
+    package = {"cute": "cutlass", "tilelang": "tilelang"}.get(language)
+    if package is not None:
+        pytest.importorskip(package, reason=f"{package} is not installed")

@@ -127,6 +127,7 @@ def test_shadow_mode_stays_out_of_capture(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(project)
     package = importlib.import_module(project.name)
     x = torch.randn(4096, device="cuda")
+    package.watch(every=None)  # which checks first calls
     package.scale_shift(x)
     package.shadow(every=1)
     graph = torch.cuda.CUDAGraph()

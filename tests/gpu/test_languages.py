@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from tests import REPOSITORY
-from tests.gpu.building import compiled
+from tests.gpu.building import compiled, need_language
 from tests.gpu.language_cases import CASES, Case
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.errors import LaunchError
@@ -127,6 +127,7 @@ def run_prepared(case: Case, directory: Path, tools: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_prepared_candidate_computes_what_torch_does(case: Case, tmp_path: Path, tools: Path) -> None:
     needs_hopper(case)
+    need_language(case.language)
     spoken = run_prepared(case, tmp_path, tools)
     print({name: value for name, value in spoken.items() if name != "wrong"})
     assert spoken["wrong"] == []

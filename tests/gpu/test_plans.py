@@ -21,6 +21,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
 from benchmarks import dispatch
+from tests.gpu.building import need_language
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.spec.op import Target, parse_op
@@ -113,6 +114,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     """Export a kernel of `benchmarks.dispatch`'s op, verified at SIZES, and import it."""
 
     def use(language: str, source: str) -> ModuleType:
+        need_language(language)
         kernel = dispatch.kernel(language, machine.gpus()[0].target, source)
         sizes = [{"id": f"n{n}", "role": "bench" if n == SIZES[0] else "test", "axes": {"n": n}} for n in SIZES]
         op = parse_op({**kernel.spec, "workloads": sizes})
