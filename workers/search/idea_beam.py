@@ -42,7 +42,8 @@ class IdeaBeam(RoundsPolicy):
     share of a round's nodes that must have ended before it closes. reflect: from the second round on, the model is
     asked for the meaning of the results before it is asked for ideas. joins: when a round has settled, contenders that
     win on different workloads are joined in one candidate, where that promises more than `improvement`. A join is no
-    parent: ideas go to its parts, and a later join takes what came of them.
+    parent: ideas go to its parts, and a later join takes what came of them. tied: contenders that are verified together
+    where they tie with the best, itself included.
     """
 
     name: ClassVar[str] = "idea_beam"
@@ -61,6 +62,12 @@ class IdeaBeam(RoundsPolicy):
     round_share: float = number(0.9, least=0.5, most=1.0)
     reflect: bool = switch(False)
     joins: bool = switch(False)
+    tied: int = whole(2, most=3)
+
+    @property
+    def verified_together(self) -> int:
+        """Contenders that are verified together where they tie with the best, itself included."""
+        return self.tied
 
     def check(self) -> None:
         """Raise SpecError where two parameters contradict each other."""

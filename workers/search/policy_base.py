@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from warpsmith.kernels_db.store.lineage import JOINED
 from warpsmith.workers.search.budget import Allowance, allowance
 from warpsmith.workers.search.joining import find_join, read_parts
-from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked
+from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked, ties
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
 MOST_PINNED = 8
@@ -73,6 +73,19 @@ class Turn:
         if best.verification != "none" or is_open(best) or is_known(self.contenders):
             return None
         return Step("verify", best.id, ordinal=best.repairs)
+
+    def verifications(self, most: int) -> list[Step]:
+        """Open the full verification of the best contender, and with it of those that tie with it: `most` in all.
+
+        Of short timings that tie the luckiest leads; full ones tell them apart. Out of time, only the best is.
+        """
+        first = self.verification()
+        if first is None:
+            return []
+        room = 0 if self.allowed.late else int(min(most - 1, max(self.allowed.screens - 1, 0)))
+        best, *others = self.contenders
+        tied = [node for node in others if node.verification == "none" and not is_open(node) and ties(node, best)]
+        return [first, *(Step("verify", node.id, ordinal=node.repairs) for node in tied[:room])]
 
     def parents(self, chosen: Sequence[NodeView]) -> list[NodeView]:
         """Return the parents of the next round.
@@ -197,6 +210,11 @@ class TreePolicy(ABC):
     def repairs(self) -> int:
         """Times that a rejected candidate is given back with its failure."""
 
+    @property
+    def verified_together(self) -> int:
+        """Contenders that are verified together where they tie with the best, itself included."""
+        return 1
+
     @abstractmethod
     def most_growth(self, seeds: int) -> Growth:
         """Return how far a tree that starts with `seeds` candidates may grow, if nobody marks or adds nodes."""
@@ -244,11 +262,10 @@ class TreePolicy(ABC):
         joined = self.join(turn) if settled else []
         if joined:
             return [*steps, *joined]
-        verification = turn.verification() if settled else None
-        if verification is not None:
-            steps.append(verification)
+        verifications = turn.verifications(self.verified_together) if settled else []
+        steps += verifications
         reason = turn.allowed.spent or turn.allowed.reason
-        if reason is None and (self.eager or (settled and verification is None and not turn.verifying)):
+        if reason is None and (self.eager or (settled and not verifications and not turn.verifying)):
             reason = self.stop_reason(turn)
             if reason is None:
                 steps += self.grow(turn)

@@ -104,6 +104,25 @@ def test_a_tie_with_the_champion_is_not_verified() -> None:
     assert steps_of(root(ideated=1), verified, tied, faster) == [Step("verify", "n3")]
 
 
+def test_contenders_that_tie_with_a_best_that_is_verified_are_verified_with_it() -> None:
+    wide = {"ci_low": 1.8, "ci_high": 2.3}
+    nodes = [accepted(1, 2.0, **wide), accepted(2, 2.1, **wide), accepted(3, 1.9, **wide), accepted(4, 1.0)]
+    both = [Step("verify", "n2"), Step("verify", "n1")]
+    assert steps_of(root(ideated=1), *nodes) == both
+    assert steps_of(root(ideated=1), *nodes, policy=replace(BEAM, tied=3)) == [*both, Step("verify", "n3")]
+    assert steps_of(root(ideated=1), *nodes, policy=replace(BEAM, tied=1)) == both[:1]
+    # Of what is left of the device's time: nothing, or one judge step's.
+    late = Budget(gpu_seconds=100.0), Spend(gpu_seconds=100.0, candidates=4)
+    assert steps_of(root(ideated=1), *nodes, budget=late[0], spend=late[1]) == both[:1]
+    nearly = replace(late[1], gpu_seconds=90.0)
+    assert steps_of(root(ideated=1), *nodes, budget=late[0], spend=nearly) == both[:1]
+    # While they are verified nothing is opened; then the better one leads, and the other tie is left as it is.
+    under_way = [nodes[0]._replace(verification="open"), nodes[1]._replace(verification="passed"), *nodes[2:]]
+    assert steps_of(root(ideated=1), *under_way) == []
+    done = [nodes[0]._replace(verification="passed"), *under_way[1:]]
+    assert {step.kind for step in steps_of(root(ideated=1), *done)} == {"ideate"}
+
+
 def test_a_failed_verification_takes_the_next_best() -> None:
     first, second = accepted(1, 3.0, verification="failed"), accepted(2, 2.0)
     assert steps_of(root(ideated=1), first, second) == [Step("verify", "n2")]

@@ -1,0 +1,236 @@
+"""Compare ways to search: the same ops, searched by several versions or settings of Warpsmith, each an arm.
+
+    python -m benchmarks.search read DATA ARM SEARCH... [--warpsmith PATH] [--note TEXT]
+    python -m benchmarks.search judge DATA [--ops OP...] [--time-s S] [--output FILE]
+    python -m benchmarks.search join DATA FILE...
+    python -m benchmarks.search [table [DATA] [--markdown]]
+
+`read` takes searches that have ended into DATA, with the code of each one's winner, by the documents that PATH, the
+command line of that arm's version, prints with `--json`. `judge` judges the winners in full on this machine, all arms
+of an op in turns by one judge, so that arms are compared by one clock; `join` brings what was judged in parts together.
+`table` prints the figures, of `benchmarks/results/search.json` where no DATA is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.policies.statistics import geomean, ratio_interval
+from benchmarks.showcase import ROOT, ask, columns, gpu_target, verify_job
+from warpsmith.kernels_db.job.means import limit_fraction
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.workers.judge.protocol.client import JudgeClient
+
+STORED = ROOT / "benchmarks" / "results" / "search.json"
+CHARACTERS_A_TOKEN = 4
+"""As agent mode counts tokens."""
+TIMEOUT_S = 120.0
+"""Of one command."""
+
+Row = dict[str, Any]
+
+
+def read(warpsmith: str, arm: str, search: str) -> Row:
+    """Return what a search came to, as plain data. Raises CalledProcessError."""
+    tree = _printed(warpsmith, "tree", search)
+    asks = [each for each in _printed(warpsmith, "ask", search, "--all") if each["reply"] is not None]
+    nodes = [node for node in tree["nodes"] if node["seq"]]
+    judged = [node for node in nodes if node["state"] == "judged" or node["verdict"]]
+    accepted = [node for node in judged if node["score"] is not None and node["verification"] != "failed"]
+    best = max(accepted, key=lambda node: (bool(node["best"]), float(node["score"])), default=None)
+    found = tree["search"]
+    return {
+        "op": found["op_name"],
+        "arm": arm,
+        "language": found["language"],
+        "policy": found["policy"],
+        "budget": found["budget"],
+        "calls": len(asks),
+        "prompt_tokens": {kind: _tokens(asks, kind) for kind in sorted({each["kind"] for each in asks})},
+        "reply_tokens": round(sum(len(each["reply"]) for each in asks) / CHARACTERS_A_TOKEN),
+        "candidates": len(judged),
+        "right": len(accepted),
+        "gpu_seconds": found["spend"]["gpu_seconds"],
+        "sweep_seconds": found["spend"].get("sweep_seconds", 0.0),
+        "scores": sorted((node["score"] for node in accepted), reverse=True),
+        "best": None if best is None else {name: best[name] for name in ("seq", "title", "technique", "score", "ci95")},
+        "source": None if best is None else _printed(warpsmith, "node", best["id"])["source"],
+    }
+
+
+def _tokens(asks: Iterable[Mapping[str, Any]], kind: str) -> list[int]:
+    """Return the length of each request of a kind, in tokens."""
+    lengths = (sum(len(part["content"]) for part in each["messages"]) for each in asks if each["kind"] == kind)
+    return [round(length / CHARACTERS_A_TOKEN) for length in lengths]
+
+
+def _printed(warpsmith: str, *arguments: str) -> Any:
+    command = [warpsmith, *arguments, "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if ran.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit {ran.returncode}: {ran.stderr.strip()[-500:]}")
+    return json.loads(ran.stdout)
+
+
+def judge(rows: Sequence[Row], specs: Path, time_s: float) -> Iterable[Row]:
+    """Judge each row's winner and yield its verdict: the arms of an op follow one another."""
+    target = gpu_target()
+    if target is None:
+        raise SystemExit("found no GPU here, expected one: winners are compared on the device that they are for")
+    with tempfile.TemporaryDirectory(prefix="warpsmith-search-") as cache, JudgeClient(cache=Path(cache)) as client:
+        for row in sorted(rows, key=lambda each: (each["op"], each["arm"])):
+            if row["source"] is None:
+                continue
+            job = verify_job(load_op(specs / f"{row['op']}.yaml"), target, row["language"], row["source"], time_s)
+            shown = ask(client, job)
+            yield {"op": row["op"], "arm": row["arm"], "verdict": shown.verdict, "error": shown.error}
+
+
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the figures of each search: a row an op and arm."""
+    head = ["op", "arm", "calls", "tokens asked", "replied", "right of", "device s", "of it sweeps", "screened best"]
+    lines = [[*head, "judged together", "of the limit"]]
+    for row in sorted(rows, key=lambda each: (each["op"], each["arm"])):
+        best = row["best"]
+        asked = sum(map(sum, row["prompt_tokens"].values()))
+        spent = [f"{row['gpu_seconds']:.0f}", f"{row['sweep_seconds']:.0f}"]
+        counts = [str(row["calls"]), f"{asked:,}", f"{row['reply_tokens']:,}", f"{row['right']} of {row['candidates']}"]
+        screened = "none" if best is None else f"{best['score']:.3f}x"
+        lines.append([row["op"], row["arm"], *counts, *spent, screened, *_together(row.get("verdict"))])
+    return lines
+
+
+def _together(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
+    if verdict is None:
+        return "-", "-"
+    score = _speedup(verdict)
+    if score is None:
+        return f"{verdict['verdict']} at {verdict['gate']}", "-"
+    share = limit_fraction(verdict["workloads"])
+    return f"{score[0]:.3f}x [{score[1]:.3f}, {score[2]:.3f}]", "-" if share is None else f"{share:.0%}"
+
+
+def _speedup(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Return the score over the fastest baseline of each workload with the ends of its 95 % interval."""
+    if verdict["verdict"] != "accepted" or verdict["score"] is None:
+        return None
+    low, high = verdict["score_ci95"]
+    return verdict["score"], low, high
+
+
+def compare(rows: Sequence[Row], one: str, other: str) -> str | None:
+    """Say how much faster the winners of an arm are than another's, over the ops that both have."""
+    found: dict[str, dict[str, list[float]]] = {one: {}, other: {}}
+    for row in rows:
+        score = _speedup(row["verdict"]) if row["arm"] in found and row.get("verdict") else None
+        if score is not None:
+            found[row["arm"]][row["op"]] = [score[0]]
+    shared = sorted(set(found[one]) & set(found[other]))
+    if not shared:
+        return None
+    left, right = ({op: found[arm][op] for op in shared} for arm in (one, other))
+    ratio, low, high = ratio_interval(left, right)
+    means = f"{geomean(left):.3f}x and {geomean(right):.3f}x"
+    return f"{one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means} in the mean)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read, judge, join or print; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="Ways to search, compared.")
+    parts = parser.add_subparsers(dest="part")
+    reading = parts.add_parser("read", help="take searches that have ended into DATA")
+    reading.add_argument("data", type=Path)
+    reading.add_argument("arm")
+    reading.add_argument("searches", nargs="+", metavar="SEARCH")
+    reading.add_argument("--warpsmith", default="warpsmith", help="the command line of that arm's version")
+    reading.add_argument("--note", help="what this arm is")
+    judging = parts.add_parser("judge", help="judge the winners together")
+    judging.add_argument("data", type=Path)
+    judging.add_argument("--ops", nargs="*", help="default: all")
+    judging.add_argument("--specs", type=Path, default=ROOT / "examples")
+    judging.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
+    judging.add_argument("--output", type=Path, help="write the verdicts here and leave DATA as it is")
+    joining = parts.add_parser("join", help="bring verdicts into DATA")
+    joining.add_argument("data", type=Path)
+    joining.add_argument("files", nargs="+", type=Path)
+    printing = parts.add_parser("table", help="print the figures")
+    printing.add_argument("data", nargs="?", type=Path, default=STORED)
+    printing.add_argument("--markdown", action="store_true")
+    given = sys.argv[1:] if argv is None else argv
+    arguments = parser.parse_args(given or ["table"])
+    data = _load(arguments.data)
+    if arguments.part == "read":
+        if arguments.note:
+            data["arms"][arguments.arm] = arguments.note
+        for search in arguments.searches:
+            _put(data["rows"], read(arguments.warpsmith, arguments.arm, search))
+        _write(arguments.data, data)
+    elif arguments.part == "judge":
+        chosen = [row for row in data["rows"] if not arguments.ops or row["op"] in arguments.ops]
+        found: list[Row] = []
+        for each in judge(chosen, arguments.specs, arguments.time_s):
+            print(each["op"], each["arm"], each["error"] or each["verdict"]["reason"], flush=True)
+            found.append(each)
+            if arguments.output:
+                _write(arguments.output, found)
+        if not arguments.output:
+            _join(data["rows"], found)
+            _write(arguments.data, data)
+    elif arguments.part == "join":
+        for file in arguments.files:
+            _join(data["rows"], json.loads(file.read_text("utf-8")))
+        _write(arguments.data, data)
+    else:
+        _print(data, arguments.markdown)
+    return 0
+
+
+def _print(data: Mapping[str, Any], markdown: bool) -> None:
+    lines = table(data["rows"])
+    if markdown:
+        lines.insert(1, ["---"] * len(lines[0]))
+        print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    else:
+        print(columns(lines))
+    for arm, note in data["arms"].items():
+        print(f"\n{arm}: {note}")
+    arms = list(data["arms"])
+    for index, one in enumerate(arms):
+        for other in arms[index + 1 :]:
+            told = compare(data["rows"], one, other)
+            if told:
+                print(f"\n{told}")
+
+
+def _put(rows: list[Row], row: Row) -> None:
+    rows[:] = [each for each in rows if (each["op"], each["arm"]) != (row["op"], row["arm"])] + [row]
+
+
+def _join(rows: Sequence[Row], found: Iterable[Row]) -> None:
+    verdicts = {(each["op"], each["arm"]): each["verdict"] for each in found}
+    for row in rows:
+        verdict = verdicts.get((row["op"], row["arm"]))
+        if verdict is not None:
+            row["verdict"] = verdict
+
+
+def _load(file: Path) -> dict[str, Any]:
+    if file.is_file():
+        return dict(json.loads(file.read_text("utf-8")))
+    return {"arms": {}, "rows": []}
+
+
+def _write(file: Path, data: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
