@@ -3,14 +3,16 @@
     python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
     python -m benchmarks.library --experts liger,quack
     python -m benchmarks.library --stored --markdown     # the table of docs/results.md
+    python -m benchmarks.library --read FILE [--markdown]
 
 On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
 run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
 limit. Each GPU of the first one's kind has a judge of its own, and the kernels of an op share a GPU. Without that GPU
 each is compiled for its architecture, and the Triton ones are checked under Triton's interpreter on the smallest
 workloads; nothing is timed then. `--stored` judges nothing and prints the same table from the verdicts that ship, with
-the device and the versions that they were measured on. `--markdown` prints one row a kernel and nothing else. `--json`
-is written anew with each verdict, so a stop costs no more than what was not judged yet.
+the device and the versions that they were measured on; `--read` from what an earlier run's `--json` wrote. `--markdown`
+prints one row a kernel and nothing else. `--json` is written anew with each verdict, so a stop costs no more than what
+was not judged yet.
 
 `--experts`: the kernels of ops that these libraries have, beside them as further baselines
 (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the table, with the
@@ -138,6 +140,12 @@ def stored(entry: Entry) -> Shown:
     return Shown(entry.op.name, entry.language, sum(verdict["seconds"].values()), verdict)
 
 
+def read(file: Path) -> list[Shown]:
+    """Return the kernels with the verdicts that an earlier run wrote; those that had none are left out."""
+    verdicts = [cast("Verdict", each) for each in json.loads(file.read_text("utf-8")) if each is not None]
+    return [Shown(each["op"], str(each["language"]), sum(each["seconds"].values()), each) for each in verdicts]
+
+
 def is_good(one: Shown) -> bool:
     """Check whether a kernel is accepted, or its device is missing and nothing else is wrong."""
     if one.verdict is None or one.verdict["verdict"] == "accepted":
@@ -150,6 +158,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.library", description="The shipped kernels, judged.")
     parser.add_argument("--only", action="append", metavar="OP", help="this op alone; may be given again")
     parser.add_argument("--stored", action="store_true", help="judge nothing: the verdicts that ship")
+    parser.add_argument("--read", metavar="FILE", type=Path, help="judge nothing: the verdicts of an earlier run")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table, one row a kernel")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="some of eager,compile,max_autotune")
     parser.add_argument("--experts", default="", help=f"some of {','.join(NAMES)}: judge kernels beside these")
@@ -163,6 +172,8 @@ def main() -> int:
     experts = [name for name in arguments.experts.split(",") if name]
     if unknown := sorted(set(experts) - set(NAMES)):
         parser.error(f"--experts: found {', '.join(unknown)}, expected some of {', '.join(NAMES)}")
+    if arguments.read and (arguments.stored or arguments.json):
+        parser.error("--read: found it beside --stored or --json, expected it without them")
     if arguments.stored and experts:
         parser.error("--experts: found it beside --stored, which judges nothing, expected one of the two")
     found = list(entries())
@@ -178,7 +189,9 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpsmith-library-") as scratch:
         shown = (
-            [stored(entry) for entry in found]
+            read(arguments.read)
+            if arguments.read
+            else [stored(entry) for entry in found]
             if arguments.stored
             else judged(
                 kernels_beside(found, experts),
@@ -196,7 +209,7 @@ def main() -> int:
     print("\n".join([table(shown), *left_out(shown)]))
     print(f"\n{told(shown)}")
     accepted = sum(one.verdict is not None and one.verdict["verdict"] == "accepted" for one in shown)
-    spent = "as shipped" if arguments.stored else f"in {time.monotonic() - start:.0f} s"
+    spent = "as stored" if arguments.stored or arguments.read else f"in {time.monotonic() - start:.0f} s"
     print(f"{accepted} of {len(shown)} accepted, {good - accepted} compiled and not timed, {spent}")
     return 0 if good == len(shown) else 1
 
