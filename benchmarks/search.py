@@ -38,14 +38,14 @@ Row = dict[str, Any]
 
 
 def read(warpsmith: str, arm: str, search: str) -> Row:
-    """Return what a search came to, as plain data. Raises CalledProcessError."""
+    """Return what a search came to, as plain data."""
     tree = _printed(warpsmith, "tree", search)
     asks = [each for each in _printed(warpsmith, "ask", search, "--all") if each["reply"] is not None]
-    nodes = [node for node in tree["nodes"] if node["seq"]]
-    judged = [node for node in nodes if node["state"] == "judged" or node["verdict"]]
-    accepted = [node for node in judged if node["score"] is not None and node["verification"] != "failed"]
-    best = max(accepted, key=lambda node: (bool(node["best"]), float(node["score"])), default=None)
     found = tree["search"]
+    nodes = [_printed(warpsmith, "node", node["id"]) for node in tree["nodes"] if node["seq"] and node["verdict"]]
+    judged = [each for each in map(_screened, nodes) if each is not None]
+    right = [each for each in judged if each["right"]]
+    best = max(right, key=lambda each: float(each["score"]), default=None)
     return {
         "op": found["op_name"],
         "arm": arm,
@@ -55,14 +55,23 @@ def read(warpsmith: str, arm: str, search: str) -> Row:
         "calls": len(asks),
         "prompt_tokens": {kind: _tokens(asks, kind) for kind in sorted({each["kind"] for each in asks})},
         "reply_tokens": round(sum(len(each["reply"]) for each in asks) / CHARACTERS_A_TOKEN),
-        "candidates": len(judged),
-        "right": len(accepted),
         "gpu_seconds": found["spend"]["gpu_seconds"],
         "sweep_seconds": found["spend"].get("sweep_seconds", 0.0),
-        "scores": sorted((node["score"] for node in accepted), reverse=True),
-        "best": None if best is None else {name: best[name] for name in ("seq", "title", "technique", "score", "ci95")},
-        "source": None if best is None else _printed(warpsmith, "node", best["id"])["source"],
+        "judged": judged,
+        "source": next((node["source"] for node in nodes if best is not None and node["seq"] == best["seq"]), None),
     }
+
+
+def _screened(node: Mapping[str, Any]) -> Row | None:
+    """Return a candidate as it was screened last; None where it was not."""
+    screens = [each["document"] for each in node["verdicts"] if each["level"] == "screen"]
+    if not screens:
+        return None
+    told = {name: node[name] for name in ("seq", "round", "technique", "title", "verification")}
+    score = screens[-1]["score"]
+    right = screens[-1]["verdict"] == "accepted" and score is not None and node["verification"] != "failed"
+    where = str(screens[-1]["device"].get("name", "no GPU"))
+    return told | {"score": score, "ci95": screens[-1]["score_ci95"], "right": right, "device": where}
 
 
 def _tokens(asks: Iterable[Mapping[str, Any]], kind: str) -> list[int]:
@@ -94,17 +103,37 @@ def judge(rows: Sequence[Row], specs: Path, time_s: float) -> Iterable[Row]:
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the figures of each search: a row an op and arm."""
-    head = ["op", "arm", "calls", "tokens asked", "replied", "right of", "device s", "of it sweeps", "screened best"]
-    lines = [[*head, "judged together", "of the limit"]]
+    """Return the figures of each search: a row for an op, an arm, a device and a round."""
+    head = ["op", "arm", "device", "round", "right of", "best, screened", "calls", "tokens asked", "replied"]
+    lines = [[*head, "device s", "of it sweeps", "judged together", "of the limit"]]
     for row in sorted(rows, key=lambda each: (each["op"], each["arm"])):
-        best = row["best"]
         asked = sum(map(sum, row["prompt_tokens"].values()))
-        spent = [f"{row['gpu_seconds']:.0f}", f"{row['sweep_seconds']:.0f}"]
-        counts = [str(row["calls"]), f"{asked:,}", f"{row['reply_tokens']:,}", f"{row['right']} of {row['candidates']}"]
-        screened = "none" if best is None else f"{best['score']:.3f}x"
-        lines.append([row["op"], row["arm"], *counts, *spent, screened, *_together(row.get("verdict"))])
+        whole = [str(row["calls"]), f"{asked:,}", f"{row['reply_tokens']:,}"]
+        whole += [f"{row['gpu_seconds']:.0f}", f"{row['sweep_seconds']:.0f}", *_together(row.get("verdict"))]
+        for (device, number), judged in parts(row).items():
+            best = best_of(judged)
+            screened = "none" if best is None else _spanned(best["score"], best["ci95"])
+            counts = f"{sum(each['right'] for each in judged)} of {len(judged)}"
+            lines.append([row["op"], row["arm"], device, str(number), counts, screened, *whole])
+            whole = [""] * len(whole)
     return lines
+
+
+def parts(row: Row) -> dict[tuple[str, int], list[Row]]:
+    """Return a search's candidates by the device that they were screened on and their round."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for each in row["judged"]:
+        found.setdefault((each["device"], each["round"]), []).append(each)
+    return found
+
+
+def best_of(judged: Sequence[Row]) -> Row | None:
+    """Return the fastest right candidate."""
+    return max((each for each in judged if each["right"]), key=lambda each: float(each["score"]), default=None)
+
+
+def _spanned(score: float, ends: Sequence[float]) -> str:
+    return f"{score:.3f}x [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def _together(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -114,7 +143,7 @@ def _together(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
     if score is None:
         return f"{verdict['verdict']} at {verdict['gate']}", "-"
     share = limit_fraction(verdict["workloads"])
-    return f"{score[0]:.3f}x [{score[1]:.3f}, {score[2]:.3f}]", "-" if share is None else f"{share:.0%}"
+    return _spanned(score[0], score[1:]), "-" if share is None else f"{share:.0%}"
 
 
 def _speedup(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -125,42 +154,63 @@ def _speedup(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
     return verdict["score"], low, high
 
 
-def compare(rows: Sequence[Row], one: str, other: str) -> str | None:
-    """Say how much faster the winners of an arm are than another's, over the ops that both have."""
-    found: dict[str, dict[str, list[float]]] = {one: {}, other: {}}
-    for row in rows:
-        score = _speedup(row["verdict"]) if row["arm"] in found and row.get("verdict") else None
+def compare(rows: Sequence[Row], one: str, other: str) -> list[str]:
+    """Say how much faster the best of an arm is than another's, by round and device, over the ops that both have.
+
+    Only rounds of as many candidates are compared. Of winners that were judged together their verdicts are, too.
+    """
+    screened: dict[tuple[str, int], dict[str, dict[str, list[float]]]] = {}
+    counts: dict[tuple[str, int, str, str], int] = {}
+    together: dict[str, dict[str, list[float]]] = {one: {}, other: {}}
+    for row in (each for each in rows if each["arm"] in (one, other)):
+        score = _speedup(row["verdict"]) if row.get("verdict") else None
         if score is not None:
-            found[row["arm"]][row["op"]] = [score[0]]
-    shared = sorted(set(found[one]) & set(found[other]))
+            together[row["arm"]][row["op"]] = [score[0]]
+        for (device, number), judged in parts(row).items():
+            best = best_of(judged)
+            counts[device, number, row["arm"], row["op"]] = len(judged)
+            if best is not None:
+                arms = screened.setdefault((device, number), {one: {}, other: {}})
+                arms[row["arm"]][row["op"]] = [best["score"]]
+    said = []
+    for (device, number), arms in sorted(screened.items()):
+        for op in set(arms[one]) & set(arms[other]):
+            if counts[device, number, one, op] != counts[device, number, other, op]:
+                del arms[one][op]
+        said += _ratio(arms, one, other, f"round {number} on {device}, screened")
+    return said + _ratio(together, one, other, "winners, judged together")
+
+
+def _ratio(arms: Mapping[str, Mapping[str, list[float]]], one: str, other: str, what: str) -> list[str]:
+    shared = sorted(set(arms[one]) & set(arms[other]))
     if not shared:
-        return None
-    left, right = ({op: found[arm][op] for op in shared} for arm in (one, other))
+        return []
+    left, right = ({op: arms[arm][op] for op in shared} for arm in (one, other))
     ratio, low, high = ratio_interval(left, right)
-    means = f"{geomean(left):.3f}x and {geomean(right):.3f}x"
-    return f"{one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means} in the mean)"
+    means = f"{geomean(left):.3f}x and {geomean(right):.3f}x in the mean"
+    return [f"{what}: {one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means})"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read, judge, join or print; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="Ways to search, compared.")
-    parts = parser.add_subparsers(dest="part")
-    reading = parts.add_parser("read", help="take searches that have ended into DATA")
+    commands = parser.add_subparsers(dest="part")
+    reading = commands.add_parser("read", help="take searches that have ended into DATA")
     reading.add_argument("data", type=Path)
     reading.add_argument("arm")
     reading.add_argument("searches", nargs="+", metavar="SEARCH")
     reading.add_argument("--warpsmith", default="warpsmith", help="the command line of that arm's version")
     reading.add_argument("--note", help="what this arm is")
-    judging = parts.add_parser("judge", help="judge the winners together")
+    judging = commands.add_parser("judge", help="judge the winners together")
     judging.add_argument("data", type=Path)
     judging.add_argument("--ops", nargs="*", help="default: all")
     judging.add_argument("--specs", type=Path, default=ROOT / "examples")
     judging.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
     judging.add_argument("--output", type=Path, help="write the verdicts here and leave DATA as it is")
-    joining = parts.add_parser("join", help="bring verdicts into DATA")
+    joining = commands.add_parser("join", help="bring verdicts into DATA")
     joining.add_argument("data", type=Path)
     joining.add_argument("files", nargs="+", type=Path)
-    printing = parts.add_parser("table", help="print the figures")
+    printing = commands.add_parser("table", help="print the figures")
     printing.add_argument("data", nargs="?", type=Path, default=STORED)
     printing.add_argument("--markdown", action="store_true")
     given = sys.argv[1:] if argv is None else argv
@@ -204,9 +254,8 @@ def _print(data: Mapping[str, Any], markdown: bool) -> None:
     arms = list(data["arms"])
     for index, one in enumerate(arms):
         for other in arms[index + 1 :]:
-            told = compare(data["rows"], one, other)
-            if told:
-                print(f"\n{told}")
+            for line in compare(data["rows"], one, other):
+                print(f"\n{line}")
 
 
 def _put(rows: list[Row], row: Row) -> None:
