@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("torch", reason="problems are torch's, which is not installed")
 
 from benchmarks import kernelbench_models
-from benchmarks.kernelbench_models import Row, measure_apart, read, table, write
+from benchmarks.kernelbench_models import Row, measure_apart, read, table
+from benchmarks.rows import write
 
 PROBLEM = """
 import torch

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from benchmarks import model_compile, model_where, models
+from benchmarks.model_cases import CASES
 from benchmarks.model_compile import ChildFailed, Start
 from benchmarks.model_where import CALLS, Span
 
-SAMPLE = next(case for case in models.CASES if case.kind == "recommender")
+SAMPLE = next(case for case in CASES if case.kind == "recommender")
 
 
 def start(variant: str, caches: str, first_s: float) -> Start:
@@ -72,7 +73,7 @@ def test_where_a_compiled_models_time_goes_is_told_with_its_row() -> None:
 @pytest.mark.nightly
 def test_a_process_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match=r"sample recommender: no mode: exit status 1\n[\s\S]*Unrecognized mode"):
-        next(model_compile.measure(SAMPLE, ["no mode"], None))
+        next(model_compile.measure(SAMPLE, "no mode", None))
 
 
 @pytest.mark.nightly
