@@ -168,12 +168,16 @@ def table(rows: Sequence[Row]) -> str:
         f"{len(rows)} problems: {len(good)} load, run and compile, {sum(row.graphs == 1 for row in good)} as a whole; "
     )
     said += f"{sum(bool(row.agrees) for row in good)} agree; {gained} surely gain, {lost} surely lose"
-    return f"{columns([HEAD, *map(shown, rows)])}\n{said}"
+    failed = [f"{row.problem}  {row.error}" for row in rows if row.error]  # below: a message would widen a column
+    return "\n".join([columns([HEAD, *map(shown, good)]), *failed, said])
 
 
 def read(file: Path) -> list[Row]:
-    """Return the rows of a file that was kept; none where there is no such file."""
-    return [_read(document) for document in json.loads(file.read_text("utf-8"))] if file.is_file() else []
+    """Return the rows of a file that was kept; none where there is no such file. Raises ValueError for another file."""
+    try:
+        return [_read(document) for document in json.loads(file.read_text("utf-8"))] if file.is_file() else []
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file}: found {reason(error)}, expected rows of an earlier run") from error
 
 
 def main() -> int:
@@ -210,7 +214,10 @@ def main() -> int:
         parser.error("argument --resume: found no --json FILE, expected one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a problem's process is ended, too
     begun = time.monotonic()
-    rows = read(options.json) if options.resume else []
+    try:
+        rows = read(options.json) if options.resume else []
+    except ValueError as error:
+        parser.error(f"argument --json: {error}")
     had = {row.problem for row in rows}
     for file in files:
         if file.stem in had:
