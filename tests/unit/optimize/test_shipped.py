@@ -52,6 +52,18 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(read) == 4
 
 
+def test_every_kernel_that_ships_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not would end every model's first call, for its op is looked for in all."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    entries = [read_entry(directory) for directory in sorted(SHIPPED.iterdir()) if (directory / "op.json").exists()]
+    mine = [entry for entry in entries if entry.target == TARGET]
+    assert len(mine) > 40
+    found = list(shipped._directories(TARGET))
+    assert len(found) == len(mine)
+    (own,) = (place for place in found if "fp8_linear" in place.name)
+    assert "(by the op's own tolerance) |" in (own.parent / "README.md").read_text("utf-8")
+
+
 def package(name: str, directory: Path) -> Path:
     """Export an op under a name that no other test imports; returns the package itself."""
     written = build(exported(SCALED_ADD | {"name": name}, SCALED_ADD_CPP), directory)
