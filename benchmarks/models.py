@@ -125,7 +125,7 @@ def measure(
         else:
             print(f"{case.name}: {name}: compiled in {compiled_in[name]:.0f} s", file=sys.stderr, flush=True)
             continue
-        call = cache = None
+        del call, cache  # of a call that failed, and its memory
         release(device)
         yield Row(case.name, name, why=why)
 

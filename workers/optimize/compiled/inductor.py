@@ -198,10 +198,20 @@ def without_memory() -> Iterator[None]:
 
 
 def configuration() -> str:
-    """Return what decides how Inductor decomposes and compiles, without passes that are added to its own."""
+    """Return what decides how Inductor decomposes and rewrites a graph, without passes that are added to its own.
+
+    What it says of CUDA graphs, and of compilers of this machine, is left out: it changes no graph of operators, and a
+    reference that was traced in one mode, or on another machine, is that of others.
+    """
     from torch._inductor import config  # noqa: PLC0415 - as above
 
-    return _steady.get() or repr(sorted(config.save_config_portable().items(), key=lambda each: each[0]))
+    if (known := _steady.get()) is not None:
+        return known
+    facts = sorted(config.save_config_portable().items(), key=lambda each: each[0])
+    return repr([each for each in facts if not each[0].startswith(_OF_CODE)])
+
+
+_OF_CODE = ("triton.cudagraph", "aot_inductor.", "cpp.cxx", "cuda.", "cutlass.", "halide.", "rocm.", "xpu.")
 
 
 _steady: ContextVar[str | None] = ContextVar("configuration", default=None)
