@@ -110,6 +110,8 @@ def measure(
     calls: dict[str, Call] = {}
     caches, found, compiled_in = {}, {}, {}
     for name in [EAGER, *against, *(kind + mode for mode in modes for kind in (REWRITES, KERNELS))]:
+        call: Any = None
+        cache: Any = None
         try:
             cache = session.fresh(model)
             call = variant(model, name, kernels)
@@ -125,7 +127,7 @@ def measure(
         else:
             print(f"{case.name}: {name}: compiled in {compiled_in[name]:.0f} s", file=sys.stderr, flush=True)
             continue
-        del call, cache  # of a call that failed, and its memory
+        call = cache = None  # and their memory
         release(device)
         yield Row(case.name, name, why=why)
 

@@ -16,6 +16,7 @@ from torch import fx
 import warpsmith
 from benchmarks import dlrm, model_cases, models
 from benchmarks.model_cases import CASES, PUBLISHED, Case
+from benchmarks.rows import reason
 
 pytestmark = [  # of other packages
     pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning"),
@@ -111,6 +112,37 @@ def test_a_case_that_fails_has_a_row_and_the_others_go_on(
     assert "the case is left out: no_such_package is not installed" in out
     monkeypatch.setattr(models, "CASES", [case_of("unet")])
     assert models.main() == 0
+
+
+def test_a_reason_is_that_of_the_error_which_a_compiler_wrapped() -> None:
+    def backend(*_: Any) -> Any:
+        raise MemoryError("no room for 8 GiB\nand what else there is to say")
+
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(torch.sin, backend=backend)(torch.ones(2))
+    assert reason(caught.value) == "MemoryError: no room for 8 GiB"
+    assert reason(KeyError()) == "KeyError"
+
+
+def test_a_variant_whose_cache_has_no_room_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is a call of it: the first variant, and one behind others."""
+    case, asked = case_of("dlrm"), iter(range(9))
+
+    def fresh(_: Any, __: Any) -> None:
+        if next(asked) in (2, 3):  # behind the float64 model's and eager's own
+            raise MemoryError("no room")
+
+    monkeypatch.setattr(model_cases.Session, "fresh", fresh)
+    monkeypatch.setattr(models, "variant", lambda model, *_: model)
+    with torch.no_grad():
+        rows = list(models.tried(case, CPU, **HOW))
+    assert [(row.variant, row.why) for row in rows[:2]] == [
+        ("eager", "MemoryError: no room"),
+        ("default", "MemoryError: no room"),
+    ]
+    assert [row.variant for row in rows[2:]] == ["rewrites, default", WARPSMITH]
+    assert [row.ratio for row in rows[2:]] == [None, None], "nothing of PyTorch's own ran"
 
 
 @pytest.mark.nightly
