@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,15 @@ def _started(case: Case, variant: str, caches: str, kernels: Sequence[str] | Non
     return Start(case.name, variant, caches, **json.loads(ran.stdout.splitlines()[-1]))
 
 
+def raised(text: str) -> str:
+    """Return the last line of a traceback that names an error; the last line of all where none does."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if _NAMED.match(line)), lines[-1])[: rows.REASON]
+
+
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Interrupt)\b")
+
+
 def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
     """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
     had: list[Start | Failed] = []
@@ -116,7 +126,7 @@ def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] |
                     print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
             except ChildFailed as error:
                 print(error, file=sys.stderr, flush=True)
-                keep(Failed(case.name, variant, str(error).splitlines()[-1]))
+                keep(Failed(case.name, variant, raised(str(error))))
                 status = 1
         print(f"\n{case.name}\n{columns(table(found, variants[0]))}", flush=True)
         for each in found:

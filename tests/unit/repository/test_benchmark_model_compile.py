@@ -34,6 +34,17 @@ def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
     assert model_compile.told(starts[0]) == "own, caches empty: first call 10.0 s; longer 4.0, long 3.0"
 
 
+def test_of_a_process_that_failed_the_error_is_told() -> None:
+    hints = "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n\n"
+    assert model_compile.raised(f"a: b: exit status 1\nTraceback\n  x\nValueError: y{hints}") == "ValueError: y"
+    assert model_compile.raised("a: b: found no end after 600 s") == "a: b: found no end after 600 s"
+
+
+def test_a_variant_without_its_peer_has_no_ratio() -> None:
+    rows = model_compile.table([start("own", "empty", 1.0), start("other", "warm", 3.0)], "own")
+    assert [row[3] for row in rows[1:]] == ["1.00x", "-"]
+
+
 def test_time_of_two_kernels_at_once_counts_once() -> None:
     kernels = [("a", 200.0, 100.0), ("a", 0.0, 100.0), ("b", 60.0, 100.0)]
     events = [{"cat": "kernel", "name": name, "ts": begun, "dur": took} for name, begun, took in kernels]
