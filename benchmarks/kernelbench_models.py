@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -35,6 +34,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import reason
+from benchmarks.rows import write as keep
 from benchmarks.showcase import columns
 
 LIMIT_S = 600.0
@@ -91,7 +92,7 @@ def measure(file: Path, mode: str | None, seconds: float) -> Row:
                 seconds,
             )
     except Exception as error:  # noqa: BLE001 - code of others: what it raises is the row
-        return Row(file.stem, f"{step}: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
+        return Row(file.stem, f"{step}: {reason(error)}")
     ratio, interval = ratio_with_interval(samples["compile"], samples["warpsmith"], 0)
     ms = {name: statistics.median(times) / 1e3 for name, times in samples.items()}
     masks = [mask for graph in fast.graphs for mask in graph.masks]
@@ -167,19 +168,16 @@ def table(rows: Sequence[Row]) -> str:
         f"{len(rows)} problems: {len(good)} load, run and compile, {sum(row.graphs == 1 for row in good)} as a whole; "
     )
     said += f"{sum(bool(row.agrees) for row in good)} agree; {gained} surely gain, {lost} surely lose"
-    return f"{columns([HEAD, *map(shown, rows)])}\n{said}"
+    failed = [f"{row.problem}  {row.error}" for row in rows if row.error]  # below: a message would widen a column
+    return "\n".join([columns([HEAD, *map(shown, good)]), *failed, said])
 
 
 def read(file: Path) -> list[Row]:
-    """Return the rows of a file that `write` wrote; none where there is no such file."""
-    return [_read(document) for document in json.loads(file.read_text("utf-8"))] if file.is_file() else []
-
-
-def write(file: Path, rows: Sequence[Row]) -> None:
-    """Write every row in one go: a process that is ended here leaves the rows of before."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
-    os.replace(beside, file)
+    """Return the rows of a file that was kept; none where there is no such file. Raises ValueError for another file."""
+    try:
+        return [_read(document) for document in json.loads(file.read_text("utf-8"))] if file.is_file() else []
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file}: found {reason(error)}, expected rows of an earlier run") from error
 
 
 def main() -> int:
@@ -216,7 +214,10 @@ def main() -> int:
         parser.error("argument --resume: found no --json FILE, expected one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a problem's process is ended, too
     begun = time.monotonic()
-    rows = read(options.json) if options.resume else []
+    try:
+        rows = read(options.json) if options.resume else []
+    except ValueError as error:
+        parser.error(f"argument --json: {error}")
     had = {row.problem for row in rows}
     for file in files:
         if file.stem in had:
@@ -233,7 +234,7 @@ def main() -> int:
         rows.append(row)
         print("  ".join(filter(None, shown(rows[-1]))), file=sys.stderr, flush=True)
         if options.json:
-            write(options.json, rows)
+            keep(options.json, rows)
     print(table(rows))
     return 1 if any(row.agrees is False for row in rows) else 0
 

@@ -4,7 +4,8 @@ Each variant is compiled in a process of its own with empty caches of its own (I
 then in a second process that has the caches of the first. Seconds to the first call are by the clock, from before
 `torch.compile` or `warpsmith.optimize` is called, `torch` and `transformers` imported and the model built, until the
 results of the first call are there; to the third call, which replays the CUDA graph that the second records. The first
-process goes on until it is told whether kernels gain, as whoever serves a model would.
+process goes on until it is told whether kernels gain, as whoever serves a model would. A variant that fails is told,
+with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import models
+from benchmarks import models, rows
+from benchmarks.model_cases import CASES, Case, Session, missing, wait
 from benchmarks.showcase import ROOT, columns
 from warpsmith.workers.optimize.compiled.handle import Optimized
 
@@ -55,19 +58,27 @@ class Start:
     report: list[str]
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A variant without figures, or a case ("" for the variant), with the reason."""
+
+    case: str
+    variant: str
+    why: str
+
+
 class ChildFailed(RuntimeError):  # noqa: N818 - named for what happened
     """A process that compiles a variant ended without its figures."""
 
 
-def measure(case: models.Case, variants: Sequence[str], kernels: Sequence[str] | None) -> Iterator[Start]:
-    """Yield how each variant of a case starts, with empty and with warm caches. Raises ChildFailed."""
-    for variant in variants:
-        with tempfile.TemporaryDirectory(prefix="warpsmith-compile-") as directory:
-            for caches in ("empty", "warm"):
-                yield _started(case, variant, caches, kernels, Path(directory))
+def measure(case: Case, variant: str, kernels: Sequence[str] | None) -> Iterator[Start]:
+    """Yield how a variant of a case starts, with empty and with warm caches. Raises ChildFailed."""
+    with tempfile.TemporaryDirectory(prefix="warpsmith-compile-") as directory:
+        for caches in ("empty", "warm"):
+            yield _started(case, variant, caches, kernels, Path(directory))
 
 
-def _started(case: models.Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path) -> Start:
+def _started(case: Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path) -> Start:
     command = [sys.executable, "-m", "benchmarks.model_compile", "--case", case.name, "--variant", variant]
     command += [part for each in kernels or () for part in ("--kernels", each)]
     own = {name: str(directory / place) for name, place in CACHES.items()}
@@ -82,37 +93,62 @@ def _started(case: models.Case, variant: str, caches: str, kernels: Sequence[str
     return Start(case.name, variant, caches, **json.loads(ran.stdout.splitlines()[-1]))
 
 
-def run(cases: Sequence[models.Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
+def raised(text: str) -> str:
+    """Return the last line of a traceback that names an error; the last line of all where none does."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if _NAMED.match(line)), lines[-1])[: rows.REASON]
+
+
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Interrupt)\b")
+
+
+def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
     """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
-    starts: list[Start] = []
+    had: list[Start | Failed] = []
+    status = 0
+
+    def keep(row: Start | Failed) -> None:
+        had.append(row)
+        if file is not None:
+            rows.write(file, had)
+
     for case in cases:
+        if (why := missing(case)) is not None:
+            print(f"\n{case.name} is left out: {why}", flush=True)
+            keep(Failed(case.name, "", why))
+            continue
         found: list[Start] = []
-        try:
-            for each in measure(case, variants, kernels):
-                found.append(each)
-                print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
-                if file is not None:
-                    file.write_text(json.dumps([asdict(one) for one in [*starts, *found]], indent=1))
-        except ChildFailed as error:
-            print(error, file=sys.stderr)
-            return 1
-        starts += found
+        for variant in variants:
+            try:
+                for each in measure(case, variant, kernels):
+                    found.append(each)
+                    keep(each)
+                    print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
+            except ChildFailed as error:
+                print(error, file=sys.stderr, flush=True)
+                keep(Failed(case.name, variant, raised(str(error))))
+                status = 1
         print(f"\n{case.name}\n{columns(table(found, variants[0]))}", flush=True)
         for each in found:
             print("\n".join([told(each), *(f"  {line}" for line in each.report)]), flush=True)
-    return 0
+        for row in had:
+            if isinstance(row, Failed) and row.case == case.name:
+                print(f"{row.variant} failed: {row.why}", flush=True)
+    return status
 
 
 def table(starts: Sequence[Start], beside: str) -> list[list[str]]:
-    """Lay out how the variants of a case start, with ratios to the variant `beside`."""
-    rows = [["variant", "caches", "first call", f"of {beside}", "third call", f"of {beside}", "a call"]]
+    """Lay out how the variants of a case start, with ratios to the variant `beside` where that started."""
+    cells = [["variant", "caches", "first call", f"of {beside}", "third call", f"of {beside}", "a call"]]
     own = {start.caches: start for start in starts if start.variant == beside}
     for start in starts:
-        base = own[start.caches]
-        times = [f"{start.first_s:.1f} s", f"{start.first_s / base.first_s:.2f}x"]
-        times += [f"{start.third_s:.1f} s", f"{start.third_s / base.third_s:.2f}x", f"{start.ms:.3f} ms"]
-        rows.append([start.variant, start.caches, *times])
-    return rows
+        base = own.get(start.caches)
+        ratios = ["-", "-"]
+        if base is not None:
+            ratios = [f"{start.first_s / base.first_s:.2f}x", f"{start.third_s / base.third_s:.2f}x"]
+        times = [f"{start.first_s:.1f} s", ratios[0], f"{start.third_s:.1f} s", ratios[1], f"{start.ms:.3f} ms"]
+        cells.append([start.variant, start.caches, *times])
+    return cells
 
 
 def told(start: Start) -> str:
@@ -122,21 +158,21 @@ def told(start: Start) -> str:
     return f"{start.variant}, caches {start.caches}: first call {start.first_s:.1f} s; {parts or 'no phase is long'}"
 
 
-def start(case: models.Case, variant: str, kernels: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
+def start(case: Case, variant: str, kernels: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
     """Compile a variant in this process and return what a Start has beside its names."""
     from torch._dynamo.utils import compilation_time_metrics  # noqa: PLC0415 - private: here alone
 
-    session = models.Session(case, device)
+    session = Session(case, device)
     cache = session.fresh(session.model)
-    models.wait(device)
+    wait(device)
     begun = time.perf_counter()
     call = models.variant(session.model, variant, kernels)
     session.call(call, cache)
-    models.wait(device)
+    wait(device)
     first_s = time.perf_counter() - begun
     for _ in range(2):
         session.call(call, cache)
-    models.wait(device)
+    wait(device)
     third_s = time.perf_counter() - begun
     phases = {name: sum(seconds) for name, seconds in compilation_time_metrics.items()}
     session.settle(call, cache)
@@ -148,11 +184,11 @@ def start(case: models.Case, variant: str, kernels: Sequence[str] | None, device
 def main() -> None:
     """Compile one variant, and print what is told of it as a line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.model_compile", description=__doc__)
-    parser.add_argument("--case", required=True, choices=[case.name for case in models.CASES])
+    parser.add_argument("--case", required=True, choices=[case.name for case in CASES])
     parser.add_argument("--variant", required=True)
     parser.add_argument("--kernels", action="append")
     arguments = parser.parse_args()
-    case = next(case for case in models.CASES if case.name == arguments.case)
+    case = next(case for case in CASES if case.name == arguments.case)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with torch.no_grad():
         found = start(case, arguments.variant, arguments.kernels, device)

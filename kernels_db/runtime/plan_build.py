@@ -5,7 +5,8 @@ or two. Its functions, as callers of this package use them:
 
     table(exchange, tensor, parameter, block, grad_enabled, is_negative, bump, stream, quiet, alignments, mutated,
           kernels) -> table
-    table.plan(arguments, kernel, device, outputs, slots, steps, keep) -> plan
+    table.plan(arguments, kernel, device, outputs, slots, steps, keep) -> plan; a slot is a function that makes a tensor
+        and its arguments in a tuple, or its one argument
     table.add(plan), table.clear(), table.size()
     table.call(*arguments), table.inside(*arguments) -> what the op returns, or NotImplemented
     table.run(plan, arguments, outputs) -> whether the plan is for these arguments, and was done

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .plan_table_source import MODULE, TABLE
 
-ABI = 1
+ABI = 2
 """Counts up whenever the extension's functions change for their caller."""
 
 _HEAD = r"""
@@ -80,7 +80,7 @@ struct Step {
   std::vector<Attribute> attributes;
   std::vector<Piece> pieces;
 };
-struct Slot { PyObject* make; PyObject* like; };
+struct Slot { PyObject* make; PyObject* like; };  // like: a tuple of arguments, or the one argument
 
 enum { MOST_WORDS = 256, MOST_SLOTS = 48, MOST_PIECES = 64, MOST_MAPS = 8, MOST_PLANS = 1024 };
 
@@ -233,7 +233,10 @@ static bool here(const Plan& plan) {
 """
 
 _PERFORM = r"""
-static PyObject* made_for(const Slot& slot) { return PyObject_CallOneArg(slot.make, slot.like); }
+static PyObject* made_for(const Slot& slot) {
+  if (PyTuple_CheckExact(slot.like)) return PyObject_CallObject(slot.make, slot.like);
+  return PyObject_CallOneArg(slot.make, slot.like);
+}
 
 // Do a plan's steps. `base` holds the addresses of arguments, `made` the tensors of outputs, which are there, and of
 // scratch.

@@ -97,6 +97,26 @@ SMALL: dict[str, Any] = {
 }
 
 
+@inductor
+def test_a_break_of_the_graph_is_told_with_its_reason_and_the_results_are_the_models() -> None:
+    """As in a mixture of experts that asks which of them are hit."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1)[torch.nonzero(x[:, 0] > 0)[:, 0]] * 2
+
+    torch.manual_seed(0)
+    x = torch.randn(6, 4)
+    fast = warpsmith.optimize(model)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+    told = fast.report().splitlines()
+    assert len(fast.graphs) == 2
+    assert told[0] == "Dynamo broke the model 1 times: Python runs between its graphs"
+    assert told[2].startswith("  it ends early: Dynamic shape operator: Operator `aten.nonzero.default`")
+    assert "(test_optimize.py:" in told[2]
+    assert told[3].startswith("graph 2: ")
+
+
 @pytest.mark.parametrize(
     ("name", "config", "masks"),
     [

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from warpsmith import kernels_db
-from warpsmith.kernels_db.export.dtypes import of_each_dtype
-from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name
-from warpsmith.kernels_db.export.library import FILES
-from warpsmith.kernels_db.export.package import PROVENANCE, build
-from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 from warpsmith.kernels_db.runtime.cache import cache_directory
-from warpsmith.kernels_db.spec.op import Target
-from warpsmith.workers.exports.project import Project
-from warpsmith.workers.optimize import packages
 from warpsmith.workers.optimize.compiled.kernel import Kernel, NotUsable
 from warpsmith.workers.optimize.compiled.patterns import keep
 from warpsmith.workers.optimize.compiled.served import Served
 
+if TYPE_CHECKING:
+    from warpsmith.workers.exports.project import Project
+
+SHIPPED = Path(kernels_db.__file__).parent / "library"
 BUILDING = ("export", "formats", "job", "library/__init__.py", "runtime", "spec")
 """What of `kernels_db` reads entries and builds packages."""
 
@@ -55,14 +50,16 @@ def _directories(target: str) -> Iterator[Path]:
     known, code = _built(file), _code()
     found: dict[str, list[str] | None] = {}
     for directory in sorted(SHIPPED.iterdir()):
-        if not directory.is_dir() or not any((directory / name).exists() for name in FILES):
+        files = sorted(file for file in directory.glob("*") if file.is_file() and file.suffix != ".pyc")
+        if not files:  # an update took away a kernel, and left what Python had compiled of it
             continue
-        key = _digest(code, target, *(part for name in FILES for part in (name, _bytes(directory / name))))
+        key = _digest(code, target, *(part for file in files for part in (file.name, file.read_bytes())))
         if key in known and ((place := known[key]) is None or Path(*place).is_dir()):
             found[key] = place
         else:
-            entry = read_entry(directory)
-            found[key] = _package(_exported(entry)) if entry.target == target else None
+            from warpsmith.workers.optimize import building  # noqa: PLC0415 - half a second, if nothing is to be built
+
+            found[key] = building.package_of(directory, target)
         if (package := found[key]) is not None:
             yield Path(*package)
     if found != known:
@@ -71,6 +68,8 @@ def _directories(target: str) -> Iterator[Path]:
 
 def given(directories: Sequence[str | os.PathLike[str]]) -> list[Served]:
     """Return the kernels of exported packages. Raises what `packages.opened` raises, NotUsable."""
+    from warpsmith.workers.optimize import packages  # noqa: PLC0415 - imports what checks sources
+
     usable, others = served(packages.opened([Path(directory) for directory in directories]))
     if others:
         raise NotUsable("; ".join(others.values()))
@@ -103,39 +102,7 @@ def _target(device: torch.device) -> str | None:
     if device.type != "cuda" or torch.version.hip is not None:
         return None
     major, minor = torch.cuda.get_device_capability(device)
-    return str(Target.parse(f"cuda:sm_{major}{minor}"))
-
-
-def _exported(entry: Entry) -> ExportedKernel:
-    document = entry.document
-    return ExportedKernel(
-        id=document["id"],
-        spec=entry.op.document(),
-        target=entry.target,
-        language=entry.language,
-        source=entry.source,
-        source_digest=document["source_digest"],
-        envelope=document["envelope"],
-        evidence=entry.evidence,
-        lineage=document["lineage"],
-        verified_at=document["verified_at"],
-        prompts=document["prompts"],
-    )
-
-
-def _package(kernel: ExportedKernel) -> list[str]:
-    """Write a kernel's package into the cache, under a digest of all its files; returns its parent and its name."""
-    kernels = of_each_dtype(kernel)
-    name = module_name(*kernels)
-    root = cache_directory().parent / "packages"
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as made:
-        written = build(kernels[0], Path(made), *kernels[1:])
-        place = root / _digest((written / name / PROVENANCE).read_bytes())[:16]
-        with contextlib.suppress(OSError):  # it is there: a directory is never renamed over one that has files
-            Path(made).rename(place)
-            Path(made).mkdir()  # for the context to remove
-    return [str(place / name), name]
+    return f"cuda:sm_{major}{minor}"
 
 
 def _built(file: Path) -> dict[str, list[str] | None]:
@@ -161,12 +128,9 @@ def _code() -> str:
     """Return a digest of all that reads entries and builds packages."""
     root = Path(kernels_db.__file__).parent
     files = [file for part in BUILDING for file in sorted((root / part).rglob("*")) if file.suffix != ".pyc"]
-    return _digest(version("warpsmith"), *(part for file in files if file.is_file() for part in (file, _bytes(file))))
-
-
-def _bytes(file: Path) -> bytes:
-    """Return a file's content, nothing where it is missing: who reads the entry says so."""
-    return file.read_bytes() if file.is_file() else b""
+    files.append(Path(__file__).with_name("building.py"))
+    given = (part for file in files if file.is_file() for part in (file, file.read_bytes()))
+    return _digest(version("warpsmith"), *given)
 
 
 def _digest(*facts: object) -> str:

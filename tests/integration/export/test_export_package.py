@@ -89,6 +89,49 @@ print("used")
 """
 
 
+FAKES = """
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+import {module} as package
+
+asked = []
+own = package._compare.plain
+package._compare.plain = lambda arguments: asked.append(1) or own(arguments)
+op = package._op.op
+
+
+def traced(*shape, dtype=torch.float32, scale=0.5):
+    found = op(torch.empty(*shape, dtype=dtype), torch.empty(*shape, dtype=dtype), scale)
+    assert (tuple(found.shape), found.dtype, found.device.type) == (shape, dtype, "cpu")
+    assert found.is_contiguous()
+    return len(asked)
+
+
+with FakeTensorMode():
+    assert traced(40, 8) == 1
+    assert traced(40, 8) == 1, "the same call is traced once"
+    assert traced(40, 9) == 2
+    assert traced(40, 8, scale=0.25) == 3, "a number may decide a shape"
+    assert traced(40, 8) == 3
+with FakeTensorMode():
+    assert traced(40, 8) == 3, "and of another model, or another compilation"
+varies = FakeTensorMode(shape_env=ShapeEnv())
+x = varies.from_tensor(torch.empty(40, 8))
+assert all(isinstance(size, torch.SymInt) for size in x.shape)
+for asked_before in (3, 4):
+    assert op(x, x, 0.5).shape == x.shape
+    assert len(asked) == asked_before + 1, "a size that varies is no number to remember"
+"""
+
+
+def test_a_call_is_traced_once_for_all_that_are_alike(tmp_path: Path) -> None:
+    """A model has an op in each of its layers, and a compiler asks several times for each."""
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "out")
+    done = in_fresh_process(project, "-c", FAKES.format(module=project.name), home=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def test_the_envelope_is_where_hold_outs_are_drawn(tmp_path: Path) -> None:
     """Multiples of what divides every verified size, and what relates two axes in every verified shape."""
     sizes = ((8, 16), (40, 120))

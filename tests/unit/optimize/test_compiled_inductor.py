@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import fx
 from torch._functorch import aot_autograd
+from torch._inductor import config
 
 from warpsmith.workers.optimize.compiled import inductor
 
@@ -85,3 +86,17 @@ def test_a_function_is_traced_and_never_computed() -> None:
     graph = inductor.operators(loss, [torch.randn(3, 8), torch.full((3,), 10**6)])
     assert [node.name for node in graph.nodes if node.op == "placeholder"] == ["arg0_1", "arg1_1"]
     assert any("gather" in str(node.target) for node in graph.nodes)
+
+
+def test_a_reference_is_one_for_modes_that_differ_in_cuda_graphs_alone() -> None:
+    """And for machines whose compilers have other names; not for one in which products are decomposed."""
+    plain = inductor.configuration()
+    with config.patch(inductor.patches_of("reduce-overhead", None) | {"cpp.cxx": (None, "another")}):
+        assert inductor.configuration() == plain
+    with config.patch(inductor.patches_of("max-autotune", None)):
+        assert inductor.configuration() != plain
+        tuned = inductor.configuration()
+    with config.patch(inductor.patches_of("max-autotune-no-cudagraphs", None)):
+        assert inductor.configuration() == tuned
+    with config.patch({"emulate_precision_casts": True}):
+        assert inductor.configuration() != plain

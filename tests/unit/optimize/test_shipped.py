@@ -5,6 +5,7 @@ imported where its op has a place.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
-from warpsmith.workers.optimize import shipped
+from warpsmith.workers.optimize import building, shipped
 from warpsmith.workers.optimize.compiled.kernel import Kernel
 from warpsmith.workers.optimize.compiled.served import Served
 
@@ -37,7 +38,7 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
         read.append(directory)
         return own(directory)
 
-    monkeypatch.setattr(shipped, "read_entry", counted)
+    monkeypatch.setattr(building, "read_entry", counted)
     (first,) = shipped._directories(TARGET)
     (again,) = shipped._directories(TARGET)
     assert again == first
@@ -50,6 +51,30 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "packages" / "built.cuda_sm_90.json").write_text("[]")
     assert len(list(shipped._directories(TARGET))) == 1
     assert len(read) == 4
+
+
+def test_a_later_process_imports_nothing_that_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes it as long as finding the places of a whole model."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    assert list(shipped._directories(TARGET))
+    code = "import sys; from warpsmith.workers.optimize import shipped; print(len(shipped._shipped(sys.argv[1]))); "
+    code += "print([name for name in sys.modules if name.partition('.')[0] in ('jinja2', 'pydantic')])"
+    ran = subprocess.run([sys.executable, "-c", code, TARGET], capture_output=True, text=True, check=True)
+    many, imported = ran.stdout.splitlines()
+    assert int(many) > 40
+    assert imported == "[]"
+
+
+def test_every_kernel_that_ships_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not would end every model's first call, for its op is looked for in all."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    entries = [read_entry(directory) for directory in sorted(SHIPPED.iterdir()) if (directory / "op.json").exists()]
+    mine = [entry for entry in entries if entry.target == TARGET]
+    assert len(mine) > 40
+    found = list(shipped._directories(TARGET))
+    assert len(found) == len(mine)
+    (own,) = (place for place in found if "fp8_linear" in place.name)
+    assert "(by the op's own tolerance) |" in (own.parent / "README.md").read_text("utf-8")
 
 
 def package(name: str, directory: Path) -> Path:

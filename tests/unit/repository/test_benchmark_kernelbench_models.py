@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("torch", reason="problems are torch's, which is not installed")
 
 from benchmarks import kernelbench_models
-from benchmarks.kernelbench_models import Row, measure_apart, read, table, write
+from benchmarks.kernelbench_models import Row, measure_apart, read, table
+from benchmarks.rows import write
 
 PROBLEM = """
 import torch
@@ -82,3 +83,7 @@ def test_rows_are_kept_as_they_are_had_and_not_measured_again(
     assert "2 problems: 1 load, run and compile" in said.out
     assert said.err.splitlines() == ["2_b  load: KeyError: x", "3_c: no row, the time is over"]
     assert read(tmp_path / "none.json") == []
+    file.write_text('[{"problem": ')
+    with pytest.raises(SystemExit):
+        kernelbench_models.main()
+    assert "rows.json: found JSONDecodeError: " in capsys.readouterr().err

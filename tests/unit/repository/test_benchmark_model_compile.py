@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from benchmarks import model_compile, model_where, models
+from benchmarks.model_cases import CASES
 from benchmarks.model_compile import ChildFailed, Start
 from benchmarks.model_where import CALLS, Span
 
-SAMPLE = next(case for case in models.CASES if case.kind == "recommender")
+SAMPLE = next(case for case in CASES if case.kind == "recommender")
 
 
 def start(variant: str, caches: str, first_s: float) -> Start:
@@ -31,6 +32,17 @@ def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
         ["3.0 s", "1.50x", "6.0 s", "1.50x"],
     ]
     assert model_compile.told(starts[0]) == "own, caches empty: first call 10.0 s; longer 4.0, long 3.0"
+
+
+def test_of_a_process_that_failed_the_error_is_told() -> None:
+    hints = "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n\n"
+    assert model_compile.raised(f"a: b: exit status 1\nTraceback\n  x\nValueError: y{hints}") == "ValueError: y"
+    assert model_compile.raised("a: b: found no end after 600 s") == "a: b: found no end after 600 s"
+
+
+def test_a_variant_without_its_peer_has_no_ratio() -> None:
+    rows = model_compile.table([start("own", "empty", 1.0), start("other", "warm", 3.0)], "own")
+    assert [row[3] for row in rows[1:]] == ["1.00x", "-"]
 
 
 def test_time_of_two_kernels_at_once_counts_once() -> None:
@@ -72,7 +84,7 @@ def test_where_a_compiled_models_time_goes_is_told_with_its_row() -> None:
 @pytest.mark.nightly
 def test_a_process_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match=r"sample recommender: no mode: exit status 1\n[\s\S]*Unrecognized mode"):
-        next(model_compile.measure(SAMPLE, ["no mode"], None))
+        next(model_compile.measure(SAMPLE, "no mode", None))
 
 
 @pytest.mark.nightly

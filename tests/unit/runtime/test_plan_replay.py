@@ -18,6 +18,7 @@ from tests.stand_in_driver import Driver
 from warpsmith.kernels_db.runtime import map_encoding, plan_build
 
 torch = pytest.importorskip("torch", reason="plans are of torch's tensors")
+launch_plan = importlib.import_module("warpsmith.kernels_db.runtime.launch_plan")
 ALLOCATE, ZERO, CALL, LAUNCH = range(4)
 NUMBER, POINTER, MAP = range(3)
 BLOCK: ContextVar[object] = ContextVar("block", default=None)
@@ -329,16 +330,43 @@ def test_a_plan_that_cannot_be_replayed_is_refused(extension: Any, pieces: tuple
         made.plan((torch.zeros(4),), 0, -1, 0, (), (step(CALL, function=1, pieces=pieces),), None)
 
 
-def test_what_a_plan_holds_is_given_back(extension: Any, functions: ctypes.CDLL) -> None:
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.bool])
+@pytest.mark.parametrize(("shape", "strides"), [((4, 3), None), ((), None), ((4, 3), (1, 4)), ((2, 5), (8, 1))])
+def test_memory_of_a_plan_is_as_pytorchs_own(shape: Any, strides: Any, dtype: Any, zeros: bool) -> None:
+    """An output that a plan makes is no other tensor than `empty_like` would make, in any mode."""
+
+    def facts(made: Any) -> tuple[Any, ...]:
+        own = made.requires_grad, made.is_inference(), made.is_leaf, made.storage_offset(), made.device, made.dtype
+        return *own, tuple(made.shape), made.untyped_storage().data_ptr() % 64, made.is_neg(), type(made)
+
+    make, given = launch_plan._slot(torch.Size(shape), strides, dtype, torch.device("cpu"), zeros=zeros)
+    for mode in (torch.enable_grad(), torch.no_grad(), torch.inference_mode()):
+        with mode:
+            found = make(*given) if isinstance(given, tuple) else make(given)
+            own = torch.empty_strided(shape, strides or torch.empty(shape).stride(), dtype=dtype)
+            assert facts(found) == facts(own)
+            if not zeros:
+                assert found.stride() == own.stride()
+            elif dtype is not torch.float8_e4m3fn:
+                assert not found.any()
+    assert isinstance(given, tuple) != zeros, "this PyTorch has the quick allocation"
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_a_plan_holds_is_given_back(extension: Any, functions: ctypes.CDLL, quick: bool) -> None:
     """Ten thousand replays, and a thousand plans made and dropped, keep no reference to what they were given."""
     x, held = torch.zeros(4), object()
     made = table(extension)
-    like = torch.empty(4)
+    like: Any = torch.empty(4)
+    make: Any = torch.empty_like
+    if quick:
+        make, like = launch_plan._slot(like.shape, None, like.dtype, like.device)
     pieces = (pointer(1), number(0, "q"))
-    before = sys.getrefcount(held), sys.getrefcount(like), sys.getrefcount(x), sys.getrefcount(torch.empty_like)
+    before = sys.getrefcount(held), sys.getrefcount(like), sys.getrefcount(x), sys.getrefcount(make)
     for _ in range(1000):
         steps = (step(CALL, function=address(functions, "add_one"), pieces=pieces),)
-        plan = made.plan((x,), 0, -1, 1, ((torch.empty_like, like),), steps, held)
+        plan = made.plan((x,), 0, -1, 1, ((make, like),), steps, held)
         made.add(plan)
     for _ in range(10_000):
         assert made.call(x) is not x
@@ -348,7 +376,7 @@ def test_what_a_plan_holds_is_given_back(extension: Any, functions: ctypes.CDLL)
         sys.getrefcount(held),
         sys.getrefcount(like),
         sys.getrefcount(x),
-        sys.getrefcount(torch.empty_like),
+        sys.getrefcount(make),
     ) == before
 
 

@@ -30,7 +30,7 @@ class Graph:
     and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
     kernel was looked for; trial: of the graph with its kernels beside that without, where one is made; gain: what they
     gain in it, where that is sure without a trial; shared: its calls of attention that take heads as they are, in place
-    of heads repeated for groups of queries.
+    of heads repeated for groups of queries; broken: why Dynamo ended it before the model's end, where it did.
     """
 
     calls: int
@@ -41,6 +41,7 @@ class Graph:
     trial: Trial | None = None
     gain: Gain | None = None
     shared: tuple[str, ...] = ()
+    broken: str = ""
 
     @property
     def places(self) -> tuple[Placed, ...]:
@@ -72,13 +73,14 @@ def compile_rewritten(
     keep: which kernels stay (`Keep`); tried: and only where the graph as a whole is faster, too (`Gain`, `Trial`).
     `seen` is told what became of the graph. Raises what Inductor raises, RuntimeError for a mode that it does not know.
     """
+    broken = inductor.break_of(graph)
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     patches = inductor.patches_of(mode, options)
     masks = tuple(take_out_masks(graph))
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         compiled = inductor.compile_graph(graph, inputs, patches)
-        found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched")
+        found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched", broken=broken)
     else:
         shared = tuple(share_heads(graph))
         with inductor.phase("kernels"):
@@ -91,7 +93,7 @@ def compile_rewritten(
         if placed is not None:
             without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
         told = None if placed is None else tuple(placed)
-        found = Graph(calls, masks, told, without, trial=rewritten.trial, gain=rewritten.gain, shared=shared)
+        found = Graph(calls, masks, told, without, "", rewritten.trial, rewritten.gain, shared, broken)
     if seen is not None:
         seen(found)
     return compiled

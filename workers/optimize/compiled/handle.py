@@ -64,7 +64,9 @@ class Optimized:
         """Tell of each graph that was compiled what was rewritten, and what was not and why."""
         if not self.graphs:
             return "nothing is compiled yet: call it once"
-        return "\n".join(line for number, graph in enumerate(self.graphs, 1) for line in _told(number, graph))
+        breaks = sum(bool(graph.broken) for graph in self.graphs)
+        said = [f"Dynamo broke the model {breaks} times: Python runs between its graphs"] if breaks else []
+        return "\n".join([*said, *(line for at, graph in enumerate(self.graphs, 1) for line in _told(at, graph))])
 
 
 def _told(number: int, graph: Graph) -> Iterator[str]:
@@ -79,13 +81,7 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
     else:
         kernels = f"{len(placed)} of {len(places)} places of kernels taken"
     yield f"graph {number}: {graph.calls} calls; {masks}; {kernels}"
-    said: dict[str, list[str]] = {}
-    for mask in graph.masks:
-        said.setdefault(mask.means or f"stays: {mask.why}", []).append(mask.name)
-    for what, names in said.items():
-        yield f"  {names[0]}{_more(names)}: {what}"
-    if graph.shared:
-        yield f"  {graph.shared[0]}{_more(graph.shared)}: keys and values are not repeated for groups of queries"
+    yield from _rewritten(graph)
     alike: dict[tuple[str, str, str], list[Placed]] = {}
     for place in places:
         alike.setdefault((place.op, place.shapes, place.why), []).append(place)
@@ -100,6 +96,19 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         yield f"  {names[0]}{_more(names)} {'have' if len(names) > 1 else 'has'} no place: {why}"
+
+
+def _rewritten(graph: Graph) -> Iterator[str]:
+    """Yield what is told of a graph beside its kernels."""
+    if graph.broken:
+        yield f"  it ends early: {graph.broken}"
+    said: dict[str, list[str]] = {}
+    for mask in graph.masks:
+        said.setdefault(mask.means or f"stays: {mask.why}", []).append(mask.name)
+    for what, names in said.items():
+        yield f"  {names[0]}{_more(names)}: {what}"
+    if graph.shared:
+        yield f"  {graph.shared[0]}{_more(graph.shared)}: keys and values are not repeated for groups of queries"
 
 
 def _compared(whole: Trial) -> str:

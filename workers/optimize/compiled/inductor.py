@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ Attempts = Callable[[Callable[[], Compiled]], Compiled]
 Pass = Callable[[fx.Graph], None]
 Patches = dict[str, Any]
 _BEFORE_PATTERNS = "post_grad_custom_pre_pass"
+_EXPLAINED = "Explanation: "
 _SAID_OF_GRAPHS, _SAID_OF_NODES = ("_param_name_to_source",), ("_dynamo_source",)
 """Attributes in which Dynamo leaves word for AOTAutograd (`_try_get_metadata_from_dynamo`), beside `meta`."""
 
@@ -69,6 +71,17 @@ def phase(name: str) -> AbstractContextManager[Any]:
     from torch._dynamo.utils import dynamo_timed  # noqa: PLC0415 - as above
 
     return cast("AbstractContextManager[Any]", dynamo_timed(f"warpsmith.{name}"))
+
+
+def break_of(graph: fx.GraphModule) -> str:
+    """Return why Dynamo ended a graph of its before the function's end, and where; empty where it did not."""
+    told = getattr(graph, "compile_subgraph_reason", None)
+    if told is None or not told.graph_break:
+        return ""
+    lines = [line.strip() for line in str(told.reason).splitlines() if line.strip()]
+    explained = [line.removeprefix(_EXPLAINED) for line in lines if line.startswith(_EXPLAINED)]
+    where = [f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in told.user_stack[-1:]]
+    return ": ".join([*lines[:1], *explained[:1]]) + "".join(where)
 
 
 def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
@@ -185,10 +198,20 @@ def without_memory() -> Iterator[None]:
 
 
 def configuration() -> str:
-    """Return what decides how Inductor decomposes and compiles, without passes that are added to its own."""
+    """Return what decides how Inductor decomposes and rewrites a graph, without passes that are added to its own.
+
+    What it says of CUDA graphs, and of compilers of this machine, is left out: it changes no graph of operators, and a
+    reference that was traced in one mode, or on another machine, is that of others.
+    """
     from torch._inductor import config  # noqa: PLC0415 - as above
 
-    return _steady.get() or repr(sorted(config.save_config_portable().items(), key=lambda each: each[0]))
+    if (known := _steady.get()) is not None:
+        return known
+    facts = sorted(config.save_config_portable().items(), key=lambda each: each[0])
+    return repr([each for each in facts if not each[0].startswith(_OF_CODE)])
+
+
+_OF_CODE = ("triton.cudagraph", "aot_inductor.", "cpp.cxx", "cuda.", "cutlass.", "halide.", "rocm.", "xpu.")
 
 
 _steady: ContextVar[str | None] = ContextVar("configuration", default=None)
