@@ -30,14 +30,21 @@ class NodeFacts:
 
 
 def shown_node(
-    node: NodeFacts, workloads: Sequence[ResolvedWorkload], details: Sequence[str] | None = None
+    node: NodeFacts,
+    workloads: Sequence[ResolvedWorkload],
+    details: Sequence[str] | None = None,
+    *,
+    resources: bool = True,
 ) -> dict[str, Any]:
     """Return a candidate with its code; of its idea, beside title and technique, `details` alone where given."""
+    found = "It has not been judged."
+    if node.verdict is not None:
+        found = feedback(node.verdict, workloads, node.metrics if resources else (), resources=resources)
     return {
         "seq": node.seq,
         "idea": node.idea if details is None else _shortened(node.idea, details),
         "source": node.source,
-        "feedback": feedback(node.verdict, workloads, node.metrics) if node.verdict else "It has not been judged.",
+        "feedback": found,
     }
 
 
@@ -55,8 +62,8 @@ def shown_change(node: NodeFacts, parent: NodeFacts | None, *, is_shown: bool = 
 
 
 def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[ResolvedWorkload]) -> dict[str, Any]:
-    """Return a candidate beside the kernel to build on: its idea, its change, and what the judge found."""
-    return shown_node(node, workloads) | shown_change(node, parent)
+    """Return a candidate beside the kernel to build on: idea, change and times; the ledger has its resources."""
+    return shown_node(node, workloads, resources=False) | shown_change(node, parent)
 
 
 def difference(before: str, after: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import ResolvedWorkload, Verdict
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
@@ -203,7 +204,7 @@ def _need(value: Any, field: str) -> Any:
 def _common(context: RequestContext) -> dict[str, Any]:
     """Return the op's facts for every request: entry point, shapes, tolerance, language rules."""
     op, workloads = context.op, facts.visible(context.workloads)
-    kinds = structure(op)
+    kinds = structure(op) or (frozenset({"other"}) if operations(op.reference) else frozenset())
     sources = [node.source for node in (context.parent, context.other, context.failing) if node is not None]
     return {
         "op": {
