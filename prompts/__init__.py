@@ -41,11 +41,25 @@ class Play:
 
 @dataclass(frozen=True)
 class Page:
-    """Advice for one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown."""
+    """Advice for one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown.
+
+    An item that begins with `[product]` or the like is for ops of that kind alone (`kernels_db.store.structure`).
+    """
 
     title: str
     targets: frozenset[str]
     advice: str
+
+    def advice_for(self, kinds: frozenset[str]) -> str:
+        """Return the advice for an op of these kinds; all of it where none is known."""
+        lines = []
+        for line in self.advice.splitlines():
+            tagged = re.match(r"- \[([a-z ]+)\] ", line)
+            if tagged is None:
+                lines.append(line)
+            elif not kinds or kinds & set(tagged[1].split()):
+                lines.append(f"- {line[tagged.end() :]}")
+        return "\n".join(lines)
 
 
 class PromptError(ValueError):

@@ -17,7 +17,8 @@ from warpsmith.kernels_db.store.pool_file import Pool, PoolReply, parse_pool
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.llm.base import ModelReply, RequestKind
 from warpsmith.workers.llm.prompt import requests
-from warpsmith.workers.llm.prompt.requests import NodeFacts, RequestContext
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
+from warpsmith.workers.llm.prompt.requests import RequestContext
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.llm.reply.parsing import Idea, Unreadable

@@ -48,6 +48,8 @@ def structure(op: Op) -> frozenset[str]:
     no operation that is known.
     """
     names = operations(op.reference)
+    if not names:
+        return frozenset()
     found = {kind for kind, members in _KINDS.items() if names & members}
     if "attention" not in found and _weighs_by_softmax(op.reference):
         found.add("attention")

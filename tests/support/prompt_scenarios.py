@@ -9,7 +9,8 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdic
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.exemplars import Exemplar
-from warpsmith.workers.llm.prompt.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
+from warpsmith.workers.llm.prompt.requests import LedgerEntry, RequestContext
 from warpsmith.workers.llm.reply.parsing import Lesson
 
 SPEC = """

@@ -7,7 +7,8 @@ from typing import Any
 from tests.support.prompt_scenarios import SPEC, WRONG, context, op, rejected, timed, verdict, workloads
 from warpsmith.kernels_db.job.documents import Failure, Verdict
 from warpsmith.kernels_db.spec.op import Target
-from warpsmith.workers.llm.prompt.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
+from warpsmith.workers.llm.prompt.requests import LedgerEntry, RequestContext
 
 DEVICE: dict[str, Any] = {
     "name": "NVIDIA H200",

@@ -18,7 +18,8 @@ from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.llm.base import ModelReply
-from warpsmith.workers.llm.prompt.requests import NodeFacts, RequestContext, identity
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
+from warpsmith.workers.llm.prompt.requests import RequestContext, identity
 from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.search.idea_beam import IdeaBeam
 

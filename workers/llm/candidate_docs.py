@@ -39,6 +39,7 @@ def page() -> str:
     right = prompts.render(
         "_right.md.j2",
         op=op,
+        brief=False,
         derived_tolerance=True,
         output_dtypes=["float32"],
         tolerances=[],
@@ -53,6 +54,8 @@ def page() -> str:
             arch="sm_90a",
             flags=list(flags),
             for_ideas=False,
+            kinds=frozenset(),
+            products=True,
             sweeps=True,
             copies=True,
             dependent=True,

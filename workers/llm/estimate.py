@@ -23,7 +23,7 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN, RequestKind, approximate_tokens
 from warpsmith.workers.llm.bound import Figures, bound
 from warpsmith.workers.llm.forecast import CallSize, Play
-from warpsmith.workers.llm.prompt import exemplars, facts, logs, requests
+from warpsmith.workers.llm.prompt import candidates, exemplars, facts, logs, requests
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.llm.providers.naming import model_names
 from warpsmith.workers.llm.providers.shares import Choice, parse_choices, serving
@@ -222,7 +222,7 @@ def _prompt_tokens(
 def _context(kind: RequestKind, op: Op, target: Target, language: str, ideas: int) -> requests.RequestContext:
     example = prompts.example(language)
     source = (example * (1 + SOURCE_CHARS // max(len(example), 1)))[:SOURCE_CHARS]
-    parent = requests.NodeFacts(1, IDEA, source, "0" * 64, None)
+    parent = candidates.NodeFacts(1, IDEA, source, "0" * 64, None)
     asks_ideas = kind in ("ideate", "reflect")
     return requests.RequestContext(
         kind=kind,
@@ -233,7 +233,7 @@ def _context(kind: RequestKind, op: Op, target: Target, language: str, ideas: in
         workloads=tuple(resolve_workload(op, workload) for workload in op.workloads_for(target)),
         baselines=None,
         parent=parent,
-        best=requests.NodeFacts(2, IDEA, source, "1" * 64, None) if asks_ideas else None,
+        best=candidates.NodeFacts(2, IDEA, source, "1" * 64, None) if asks_ideas else None,
         ledger=tuple(
             requests.LedgerEntry(
                 seq, IDEA["technique"], f"{IDEA['title']} {seq}", "rejected at screen", "c" * CAUSE_CHARS
@@ -242,7 +242,7 @@ def _context(kind: RequestKind, op: Op, target: Target, language: str, ideas: in
         ),
         ideas=ideas,
         idea=None if asks_ideas else IDEA,
-        failing=requests.NodeFacts(3, IDEA, source, "2" * 64, _rejected("l" * 400)) if kind == "repair" else None,
+        failing=candidates.NodeFacts(3, IDEA, source, "2" * 64, _rejected("l" * 400)) if kind == "repair" else None,
     )
 
 
@@ -257,7 +257,7 @@ def _largest(context: requests.RequestContext, reply_chars: int, policy: Policy)
     field = "bulk copies, launch_pdl ".ljust(longest, "i")[:longest]
     idea = {name: IDEA[name] if name == "technique" else field for name in IDEA}
 
-    def grown(node: requests.NodeFacts | None) -> requests.NodeFacts | None:
+    def grown(node: candidates.NodeFacts | None) -> candidates.NodeFacts | None:
         return node and replace(node, idea=idea, source=source)
 
     failing = grown(context.failing)

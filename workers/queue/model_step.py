@@ -20,7 +20,7 @@ from warpsmith.workers.llm.base import (
     ModelUnavailable,
     PoolMiss,
 )
-from warpsmith.workers.llm.prompt import requests
+from warpsmith.workers.llm.prompt import candidates, requests
 from warpsmith.workers.llm.prompt.privacy import Private
 from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.llm.reply.parsing import Idea, Lesson, Unreadable
@@ -259,7 +259,7 @@ def avoid(work: Work) -> tuple[str, ...]:
     return tuple(name for name in names if name) if set(TECHNIQUES) - set(names) else ()
 
 
-def _facts(node: NodeRecord | None) -> requests.NodeFacts | None:
+def _facts(node: NodeRecord | None) -> candidates.NodeFacts | None:
     if node is None or node.source is None or node.source_digest is None:
         return None
-    return requests.NodeFacts(node.seq, node.idea, node.source, node.source_digest, node.document, node.metrics)
+    return candidates.NodeFacts(node.seq, node.idea, node.source, node.source_digest, node.document, node.metrics)

@@ -9,6 +9,7 @@ import pytest
 from tests.support import prompt_scenarios, prompt_scenarios_gpu
 from warpsmith import prompts
 from warpsmith.workers.llm.base import approximate_tokens
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
 from warpsmith.workers.llm.prompt.requests import RequestContext, build
 
 SCENARIOS = prompt_scenarios.scenarios() | prompt_scenarios_gpu.scenarios()
@@ -40,6 +41,19 @@ def test_a_restart_on_a_gpu_is_no_longer(language: str, avoid: tuple[str, ...]) 
         exemplars=prompt_scenarios.EXEMPLARS,
     )
     assert tokens(restart) <= MOST["ideate"]
+
+
+def test_of_several_kernels_only_the_one_to_build_on_is_shown_whole() -> None:
+    parent, best = SCENARIOS["ideate_cuda"].parent, SCENARIOS["ideate_cuda"].best
+    assert parent is not None
+    assert best is not None
+
+    def long(node: NodeFacts, seq: int) -> NodeFacts:
+        return replace(node, seq=seq, source="\n".join(f"def part_{seq}_{number}(): ..." for number in range(400)))
+
+    shown, others = long(parent, 1), (long(best, 2), long(best, 3))
+    context = replace(SCENARIOS["ideate_cuda"], parent=shown, best=others[0], other=others[1], leads_on=("decode",))
+    assert tokens(context) <= MOST["ideate"] + approximate_tokens(len(shown.source))
 
 
 def test_a_restart_tells_of_the_best_by_its_idea_and_its_figures() -> None:

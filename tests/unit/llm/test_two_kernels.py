@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.support.prompt_scenarios import context
-from warpsmith.workers.llm.prompt.requests import NodeFacts, build, identity
+from warpsmith.workers.llm.prompt.candidates import NodeFacts
+from warpsmith.workers.llm.prompt.requests import build, identity
 from warpsmith.workers.steps.values import BenchTime, Tried
 from warpsmith.workers.steps.work import find_leader
 
-OTHER = NodeFacts(17, {"title": "another", "technique": "fusion"}, "def run():\n    other_kernel()\n", "d17", None)
+OTHER = NodeFacts(
+    17,
+    {"title": "another", "technique": "fusion", "sketch": "a sketch"},
+    "def run():\n    other_kernel()\n",
+    "d17",
+    None,
+)
 
 
 def tried(seq: int, verdict: str = "accepted", **speedups: float) -> Tried:
@@ -35,7 +44,8 @@ def test_a_request_for_ideas_shows_it_and_asks_by_the_same_identity() -> None:
     with_other = context("ideate", other=OTHER, leads_on=("decode",))
     text = build(with_other).messages[1]["content"]
     assert "## Faster on decode: #17" in text
-    assert "other_kernel()" in text
+    assert "a sketch" in text
+    assert "other_kernel()" not in text, "its writer is given the code"
     assert "Such an idea names #17" in text
     assert identity(plain) == identity(with_other)
     assert "## Faster on" not in build(plain).messages[1]["content"]
@@ -52,8 +62,19 @@ def test_where_the_search_joins_by_size_itself_no_idea_is_asked_for_that() -> No
 
 def test_one_that_is_the_best_is_shown_once() -> None:
     text = build(context("ideate", best=OTHER, other=OTHER, leads_on=("decode",))).messages[1]["content"]
-    assert text.count("other_kernel()") == 1
-    assert "its code is above" in text
+    assert text.count("a sketch") == 1
+    assert "it is shown above" in text
+
+
+def test_one_that_changes_little_in_the_kernel_to_build_on_is_shown_by_its_change() -> None:
+    parent = context("ideate").parent
+    assert parent is not None
+    changed = replace(OTHER, source=parent.source.replace("def run", "def helper(): ...\n\n\ndef run"))
+    text = build(context("ideate", other=changed, leads_on=("decode",))).messages[1]["content"]
+    assert "Its code where it differs from the kernel to build on" in text
+    assert "+def helper(): ..." in text
+    assert text.count("other_kernel") == 0
+    assert "a sketch" not in text, "the change says what is done"
 
 
 def test_a_request_for_code_shows_the_one_that_its_idea_names() -> None:

@@ -51,13 +51,20 @@ _SPREAD = (
 )
 
 
-def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metrics: Sequence[NsightKernel] = ()) -> str:
+def feedback(
+    verdict: Verdict,
+    workloads: Sequence[ResolvedWorkload] = (),
+    metrics: Sequence[NsightKernel] = (),
+    *,
+    resources: bool = True,
+) -> str:
     """Write the judge's findings for the model.
 
     The failure where there is one, else times, rates and the limit that binds.
 
     `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
-    that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code.
+    that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code. `resources`: whether to say
+    what its kernels use, too.
     """
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
@@ -75,6 +82,8 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
         lines.append(f"- Tunables, swept by the judge: {describe_sweep(sweep)}; the code has the best as its defaults")
     if (tuned := describe_tuned(verdict["workloads"])) is not None:
         lines.append(f"- Triton's tuner chose: {tuned}; an export ships what it took")
+    if not resources:
+        return "\n".join(lines)
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
     if metrics:

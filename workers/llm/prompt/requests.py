@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from warpsmith import prompts
-from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.job.documents import ResolvedWorkload, Verdict
+from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
 from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.kernels_db.store.pool_file import summary
-from warpsmith.workers.llm.base import ModelRequest, RequestKind
+from warpsmith.kernels_db.store.structure import structure
+from warpsmith.workers.llm.base import ModelRequest, RequestKind, approximate_tokens
 from warpsmith.workers.llm.prompt import facts
+from warpsmith.workers.llm.prompt.candidates import NodeFacts, shown_beside, shown_change, shown_node
 from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
 from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
@@ -34,6 +37,9 @@ MAX_SWEEP_CHARS = 160  # so that resources keep their place beside it
 MAX_CAUSE_CHARS = 340  # with times, a sweep and resources
 MAX_ECHO_CHARS = 6_000
 
+MOST_TOKENS_WITH_AN_EXEMPLAR = 6_000
+"""Tokens of a request for code up to which the code of an exemplar is shown in it."""
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -47,21 +53,6 @@ class LedgerEntry:
     title: str
     outcome: str
     cause: str
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """A node with code: the parent, the best so far, or the candidate that failed.
-
-    `idea` is None where the node has none. `metrics`: Nsight Compute's, where they are known.
-    """
-
-    seq: int
-    idea: Mapping[str, Any] | None
-    source: str
-    source_digest: str
-    verdict: Verdict | None
-    metrics: tuple[NsightKernel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ def build(context: RequestContext) -> ModelRequest:
     subject = context.idea
     if context.kind == "ideate":
         subject = _named(context.parent) if context.parent else None
-    user = prompts.render(f"{context.kind}.md.j2", **_KINDS[context.kind](context))
+    user = _user(context)
     messages = [
         {
             "role": "system",
@@ -140,6 +131,17 @@ def build(context: RequestContext) -> ModelRequest:
         summary=one_line(summary(context.kind, subject, context.variant)),
         attempt_id=context.attempt_id,
     )
+
+
+def _user(context: RequestContext) -> str:
+    """Render the request; the code of an exemplar is left out where it would be longer than it may."""
+    fields = _KINDS[context.kind](context)
+    text = prompts.render(f"{context.kind}.md.j2", **fields)
+    shown = fields.get("exemplars") or []
+    if any(one["source"] for one in shown) and approximate_tokens(len(text)) > MOST_TOKENS_WITH_AN_EXEMPLAR:
+        fields["exemplars"] = [one | {"source": None} for one in shown]
+        text = prompts.render(f"{context.kind}.md.j2", **fields)
+    return text
 
 
 def _named(node: NodeFacts) -> Mapping[str, Any]:
@@ -202,6 +204,7 @@ def _need(value: Any, field: str) -> Any:
 def _common(context: RequestContext) -> dict[str, Any]:
     """Return the op's facts for every request: entry point, shapes, tolerance, language rules."""
     op, workloads = context.op, facts.visible(context.workloads)
+    kinds = structure(op) or (frozenset({"other"}) if operations(op.reference) else frozenset())
     sources = [node.source for node in (context.parent, context.other, context.failing) if node is not None]
     return {
         "op": {
@@ -236,6 +239,8 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
+        "kinds": kinds,
+        "products": bool(kinds & {"product", "convolution"}),
         "copies": shows_copies(context.target, context.language, context.idea, *sources),
         "dependent": shows_dependent_launches(context.target, context.idea),
     }
@@ -251,34 +256,23 @@ def _measured(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | None:
-    if node is None:
-        return None
-    return {
-        "seq": node.seq,
-        "idea": node.idea,
-        "source": node.source,
-        "feedback": feedback(node.verdict, context.workloads, node.metrics)
-        if node.verdict
-        else "It has not been judged.",
-    }
-
-
-def _other(other: NodeFacts, context: RequestContext) -> dict[str, Any]:
-    """Return a second candidate, and where it leads; its code alone where it is not shown as the best already."""
-    shown = context.kind != "code" and context.best is not None and context.best.seq == other.seq
-    return {"seq": other.seq, "source": None if shown else other.source, "leads_on": list(context.leads_on)}
-
-
 def _history(context: RequestContext) -> dict[str, Any]:
-    """Return the search's findings so far, for the requests that decide how it goes on."""
-    parent, best = context.parent, context.best
+    """Return the search's findings so far, for the requests that decide how it goes on.
+
+    Of candidates only the kernel to build on is shown whole. What it was expected to gain is left out of its idea: what
+    it gained is there. The best and another one are shown by their ideas and by what differs from that kernel.
+    """
+    parent, best, other = context.parent, context.best, context.other
+    shows_best = best is not None and not (parent and best.seq == parent.seq)
+    shown = {node.seq for node in (parent, best) if node is not None}
     return {
         **_common(context),
         **_measured(context),
-        "parent": _node(parent, context),
-        "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
-        "other": None if context.other is None or parent is None else _other(context.other, context),
+        "parent": None if parent is None else shown_node(parent, context.workloads, ("mechanism",)),
+        "best": shown_beside(best, parent, context.workloads) if best is not None and shows_best else None,
+        "other": None
+        if other is None or parent is None
+        else shown_change(other, parent, is_shown=other.seq in shown) | {"leads_on": list(context.leads_on)},
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
         "ledger": ledger_lines(context.ledger),
         "joins": context.joins,
@@ -311,6 +305,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
 
 
 def _code(context: RequestContext) -> dict[str, Any]:
+    parent, other = context.parent, context.other
     return {
         **_common(context),
         **_measured(context),
@@ -318,8 +313,8 @@ def _code(context: RequestContext) -> dict[str, Any]:
         "play": _play(context.idea),
         "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=context.parent is None),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
-        "parent": _node(context.parent, context),
-        "other": None if context.other is None or context.parent is None else _other(context.other, context),
+        "parent": None if parent is None else shown_node(parent, context.workloads),
+        "other": None if other is None or parent is None else shown_node(other, context.workloads),
         "architecture": prompts.architecture(context.target.device, context.target.arch),
         "example": prompts.example(context.language),
         "variant": context.variant,

@@ -1,0 +1,77 @@
+"""Candidates as a request shows them: idea, code or what it changes, and what the judge found. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
+from warpsmith.workers.llm.prompt.feedback import feedback
+
+MOST_DIFFERENCE = 0.5
+"""Longest difference from the kernel to build on that is shown, as a share of the code that has it."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node with code: the parent, the best so far, or the candidate that failed.
+
+    `idea` is None where the node has none. `metrics`: Nsight Compute's, where they are known.
+    """
+
+    seq: int
+    idea: Mapping[str, Any] | None
+    source: str
+    source_digest: str
+    verdict: Verdict | None
+    metrics: tuple[NsightKernel, ...] = ()
+
+
+def shown_node(
+    node: NodeFacts,
+    workloads: Sequence[ResolvedWorkload],
+    details: Sequence[str] | None = None,
+    *,
+    resources: bool = True,
+) -> dict[str, Any]:
+    """Return a candidate with its code; of its idea, beside title and technique, `details` alone where given."""
+    found = "It has not been judged."
+    if node.verdict is not None:
+        found = feedback(node.verdict, workloads, node.metrics if resources else (), resources=resources)
+    return {
+        "seq": node.seq,
+        "idea": node.idea if details is None else _shortened(node.idea, details),
+        "source": node.source,
+        "feedback": found,
+    }
+
+
+def shown_change(node: NodeFacts, parent: NodeFacts | None, *, is_shown: bool = False) -> dict[str, Any]:
+    """Return a candidate by its idea and by what it changes in the kernel to build on; nothing of one that is shown.
+
+    Where the two have little in common, or there is no such kernel, the idea's sketch takes the place of code.
+    """
+    found: dict[str, Any] = {"seq": node.seq, "idea": None, "change": None}
+    if is_shown:
+        return found
+    change = None if parent is None else difference(parent.source, node.source)
+    details = ("mechanism", "sketch") if change is None else ("mechanism",)
+    return found | {"idea": _shortened(node.idea, details), "change": change}
+
+
+def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[ResolvedWorkload]) -> dict[str, Any]:
+    """Return a candidate beside the kernel to build on: idea, change and times; the ledger has its resources."""
+    return shown_node(node, workloads, resources=False) | shown_change(node, parent)
+
+
+def difference(before: str, after: str) -> str | None:
+    """Return a source's unified diff from another; None where it is longer than half of the source, or empty."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
+    text = "\n".join(lines)
+    return text if lines and len(text) <= MOST_DIFFERENCE * len(after) else None
+
+
+def _shortened(idea: Mapping[str, Any] | None, details: Sequence[str]) -> dict[str, Any] | None:
+    return None if idea is None else {name: idea[name] for name in ("title", "technique", *details) if name in idea}
