@@ -40,6 +40,7 @@ def page() -> str:
         "_right.md.j2",
         op=op,
         brief=False,
+        kinds=frozenset({"order"}),
         derived_tolerance=True,
         output_dtypes=["float32"],
         tolerances=[],

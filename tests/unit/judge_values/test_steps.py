@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from benchmarks.jobs import output, tensor, workload
 from tests.support.in_process import InProcess
 from warpsmith.workers.judge.reference import near_results
-from warpsmith.workers.judge.values.steps import HOPELESS_AFTER, Steps, alike, compare_steps, wrong_elements
+from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder
+from warpsmith.workers.judge.values.steps import (
+    ELSEWHERE,
+    HOPELESS_AFTER,
+    Steps,
+    alike,
+    compare_result,
+    compare_steps,
+    elsewhere,
+    wrong_elements,
+)
 
 
 def steps(*others: torch.Tensor, between: bool = True, distinct: int | None = None) -> Steps:
@@ -31,6 +41,33 @@ def test_a_value_is_right_where_it_lies_between_right_ones(right: list[int], dat
     assert told.tolist() == [
         not min(one, also) <= value <= max(one, also) for value, one, also in zip(found, right, other, strict=True)
     ]
+
+
+def test_a_running_sum_for_another_device_may_round_where_this_one_does_not() -> None:
+    terms = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    wide, here = terms.to(torch.float64).cumsum(0), terms.cumsum(0)  # which keeps its sum in float64 on a CPU
+    builder = ToleranceBuilder(torch.float32)
+    builder.add(here, wide)
+    limit, plain = builder.finish(), terms.clone()
+    for at in range(1, len(terms)):
+        plain[at] += plain[at - 1]
+    assert not compare_result(plain, wide, limit).passed
+    assert compare_result(plain, wide, elsewhere(limit, plain)).passed
+    assert not compare_result(plain + 1e-3, wide, elsewhere(limit, plain)).passed
+
+
+def test_only_derived_limits_of_floats_of_32_bits_are_wider_elsewhere() -> None:
+    edges = torch.zeros(0, dtype=torch.float64)
+    limit = Tolerance(1e-7, 1e-6, edges, torch.tensor([1e-6], dtype=torch.float64))
+    wider = elsewhere(limit, torch.zeros(1))
+    assert isinstance(wider, Tolerance)
+    assert (wider.l2, wider.ulps, wider.element.tolist()) == (ELSEWHERE * 1e-6, ELSEWHERE, [ELSEWHERE * 1e-6])
+    assert elsewhere(limit, torch.zeros(1, dtype=torch.bfloat16)) is limit
+    own = Tolerance(1e-7, 1e-6, edges, torch.zeros(1), own=(1e-3, 1e-3))
+    assert elsewhere(own, torch.zeros(1)) is own
+    right = steps(whole(1))
+    assert elsewhere(right, whole(1)) is right
+    assert elsewhere(None, whole(1)) is None
 
 
 def test_an_index_between_two_right_ones_is_wrong() -> None:

@@ -33,6 +33,7 @@ from warpsmith.workers.judge.reference.refusals import refusal
 from warpsmith.workers.judge.reference.spec_warnings import warnings_of
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import families
+from warpsmith.workers.judge.values.steps import ELSEWHERE
 from warpsmith.workers.judge.values.workload_specs import result_positions
 
 SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
@@ -253,4 +254,6 @@ def _no_device(job_run: JobRun) -> str:
     hidden = len(job_run.workloads) - len(named)
     checked = named + ([f"{hidden} hold-out{'s' if hidden > 1 else ''}"] if hidden else [])
     where = f"under Triton's interpreter on {' and '.join(checked)}"
-    return f"no CUDA device: checked {where}, compiled for {arch}, not timed"
+    floats = any(item["dtype"] in ("float32", "float64") for item in job_run.workloads[0]["outputs"])
+    wide = f", floats with {ELSEWHERE:g} times the tolerance by this CPU's error" if floats else ""
+    return f"no CUDA device: checked {where}{wide}, compiled for {arch}, not timed"

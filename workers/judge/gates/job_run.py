@@ -238,7 +238,8 @@ class JobRun:
     ) -> WorkloadRun:
         """Return the candidate's calls on a workload, on values under a new seed."""
         call_s = INTERPRETED_CALL_S if self.interpreted else self.job["limits"]["call_s"]
-        return WorkloadRun(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
+        source = self.source(workload, family)
+        return WorkloadRun(workload, self.runners, candidate, call_s, source, self.rng, elsewhere=self.interpreted)
 
     def enter(self, gate: Gate, workload: ResolvedWorkload) -> None:
         """Tell that the job is at a workload of a gate."""

@@ -9,7 +9,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 
@@ -31,6 +31,7 @@ from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.error_pattern import described
 from warpsmith.workers.judge.values.inputs import InputSource
+from warpsmith.workers.judge.values.steps import elsewhere
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 _EMPTY_CALLS = 7
@@ -77,7 +78,7 @@ def _longer(samples: timing.Samples, deferred_us: float) -> timing.Samples:
 class WorkloadRun:
     """A workload with its reference runners, its candidate and the source of its values.
 
-    The candidate is None when only baselines run.
+    The candidate is None when only baselines run. elsewhere: it is for another device than its reference runs on.
     """
 
     workload: ResolvedWorkload
@@ -94,6 +95,7 @@ class WorkloadRun:
     baseline_misses: dict[str, int] = field(default_factory=dict)
     aside_us: dict[str, float] = field(default_factory=dict)
     """Microseconds a call of each expert that its events do not show, and that count as its time."""
+    elsewhere: bool = False
     _turn: int = 0
 
     def question(self) -> Question:
@@ -363,6 +365,8 @@ class WorkloadRun:
         workload, positions = self.workload, result_positions(self.workload)
         outside, changed, found = self._read(candidate, slot, values)
         asked = ask()
+        if self.elsewhere:
+            asked = replace(asked, limits=list(map(elsewhere, asked.limits, found)))
         place = asked.place
         where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
         if asked.family is not None:
