@@ -90,7 +90,7 @@ def walk(document: Any) -> Iterator[tuple[Location, int, Any]]:
 def is_storable(document: Any, levels: int) -> bool:
     """Check what `walk` and `expected_scalar` would of every value, without saying where one is wrong.
 
-    A tenth of the time: most documents are right, and nobody asks where.
+    It takes a quarter of their time, and most documents are right.
     """
     found = [document]
     for _ in range(levels + 1):

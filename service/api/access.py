@@ -193,7 +193,7 @@ UNKNOWN: Mapping[str, Callable[[str], NotFound]] = {
 
 async def enforce(request: Request) -> None:
     """Refuse what the caller may not do; a dependency of every route. Raises Forbidden, NotFound."""
-    # Not dependencies of this one: the framework takes as long for each as all of this does.
+    # Not as dependencies of this one: to resolve them takes the framework longer than all that is done here.
     service, caller = find_service(request), find_caller(request)
     operation: str = request.scope["route"].name
     named = {name: str(value) for name, value in request.path_params.items()}

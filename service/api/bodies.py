@@ -89,7 +89,7 @@ def content_type(request: Request) -> str:
 
 @lru_cache(maxsize=16)
 def _read_media_type(given: str) -> str:
-    """Read the value of a header; to parse the same few for each request took as long as its JSON."""
+    """Read the value of a header; requests have the same few."""
     message = Message()
     message["content-type"] = given
     return message.get_content_type() if "/" in given else given.lower()

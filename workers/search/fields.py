@@ -37,7 +37,7 @@ def read(cls: type[T], document: Mapping[str, Any], path: str) -> T:
     Raises SpecError: a name that `cls` does not have, a value of another type or outside its limits. `path` leads the
     field's name.
     """
-    known = limits_of(cls)
+    known = limits_of(cls)  # type: ignore[arg-type] # a class is hashable
     values: dict[str, Any] = {}
     for name, found in document.items():
         if name not in known:

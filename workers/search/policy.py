@@ -73,7 +73,7 @@ def parse_policy(document: object) -> Policy:
 
 def policy_document(policy: Policy) -> dict[str, Any]:
     """Write `policy` as a document for `parse_policy`, with every parameter."""
-    # They are numbers and switches: `asdict` looks into each for a dataclass, which took a twentieth of a submission.
+    # They are numbers and switches; `asdict` would look into each for a dataclass and copy it.
     return {
         "name": policy.name,
         **{parameter: getattr(policy, parameter) for parameter in fields.limits_of(type(policy))},

@@ -5,7 +5,7 @@ One statement answers where nothing more is to be done: the team has no quota, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -34,15 +34,16 @@ def admit(
     return op_id or add_op(session, op, now, team)[0].id, offers
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # one for each team, language and device that submits: to write it takes long
 def _write_query(
     dialect: Dialect, language: str, device: str, team: str, *, seeds: bool
 ) -> tuple[str, Mapping[str, Any]]:
     """Write the query of `_select_facts` for a database's driver, with the values that it compares with.
 
-    SQLAlchemy writes the lists of such a query anew each time, which took as long as the rest of asking it.
+    SQLAlchemy writes the lists of such a query anew each time, which was most of the processor time of asking it.
     """
-    named = type(dialect)(paramstyle="named") if dialect.positional else dialect
+    make_dialect: Callable[..., Dialect] = type(dialect)
+    named = make_dialect(paramstyle="named") if dialect.positional else dialect
     query = _select_facts(language, device, team, seeds=seeds).params(digest="", team=team)  # given with each
     compiled = query.compile(dialect=named, compile_kwargs={"render_postcompile": True})
     return compiled.string, compiled.params
