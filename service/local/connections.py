@@ -14,11 +14,17 @@ import asyncio
 import socket
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 READ_AT_ONCE = 16 * 1024
+
+LOOP: Final = "asyncio"
+"""The event loop that this relies on, for uvicorn's `loop`, which else is uvloop where that is installed.
+
+uvloop reads as much at once as there is, and runs what is due at once before it looks at its sockets again.
+"""
 
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
