@@ -87,6 +87,29 @@ def walk(document: Any) -> Iterator[tuple[Location, int, Any]]:
             pending.extend(((*location, position), level + 1, item) for position, item in enumerate(value))
 
 
+def is_storable(document: Any, levels: int) -> bool:
+    """Check what `walk` and `expected_scalar` would of every value, without saying where one is wrong.
+
+    It takes a quarter of their time, and most documents are right.
+    """
+    found = [document]
+    for _ in range(levels + 1):
+        below: list[Any] = []
+        for value in found:
+            if isinstance(value, dict):
+                if any(expected_scalar(name) is not None for name in value):
+                    return False
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+            elif expected_scalar(value) is not None:
+                return False
+        if not below:
+            return True
+        found = below
+    return False
+
+
 def expected_scalar(value: Any) -> str | None:
     """Return the expectation in place of a value that holds no others.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -199,7 +200,7 @@ class Op(Spec):
         """
         return self.model_dump(mode="json", exclude_defaults=True)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the canonical document without `calls`: the identity of the stored spec."""
         return _digest({name: value for name, value in self.document().items() if name != "calls"})

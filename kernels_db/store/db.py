@@ -71,6 +71,7 @@ _SQLITE_FULL = 13
 _POSTGRESQL_DISK_FULL = "53100"
 _POSTGRESQL_READ_ONLY = "25006"
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
 
 
 class StorageFull(Exception):  # noqa: N818 - a state of the world, like the model's errors
@@ -113,7 +114,8 @@ class Database:
             yield session
             # Here and below a rollback would do as well, but at each one psycopg forgets every statement that it has
             # prepared, and the server plans it anew.
-            session.commit()
+            if session.in_transaction():  # else nothing was read
+                session.commit()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -343,4 +345,4 @@ def new_id(prefix: str) -> str:
     The ids of one process rise, those of several sort by the millisecond.
     """
     value = _ids.next()
-    return f"{prefix}_" + "".join(_CROCKFORD[value >> shift & 31] for shift in range(125, -1, -5))
+    return f"{prefix}_" + "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

@@ -50,8 +50,9 @@ class Leased(Base):
 
 def fill_defaults(row: Base) -> None:
     """Give a new row the values that its INSERT would: so it reads as a stored one before it is stored."""
+    given = vars(row)  # plain values: to read an attribute that was not given runs SQLAlchemy's code
     for name, value in _defaults(type(row)):
-        if getattr(row, name) is None:
+        if given.get(name) is None:
             setattr(row, name, value)
 
 

@@ -37,7 +37,7 @@ from warpsmith.kernels_db.store.tables import (
 )
 from warpsmith.kernels_db.store.teams import may_read
 from warpsmith.service.api.auth import LOCAL, Caller, Scope
-from warpsmith.service.api.context import Asker, Service, ServiceDependency, make_unknown
+from warpsmith.service.api.context import Service, find_caller, find_service, make_unknown
 from warpsmith.service.documents.problems import Forbidden, NotFound, Problem
 
 RULES: Mapping[str, Scope | None] = {
@@ -191,8 +191,10 @@ UNKNOWN: Mapping[str, Callable[[str], NotFound]] = {
 """The routes' own answers to ids that no row has."""
 
 
-async def enforce(request: Request, service: ServiceDependency, caller: Asker) -> None:
+async def enforce(request: Request) -> None:
     """Refuse what the caller may not do; a dependency of every route. Raises Forbidden, NotFound."""
+    # Not as dependencies of this one: to resolve them takes the framework longer than all that is done here.
+    service, caller = find_service(request), find_caller(request)
     operation: str = request.scope["route"].name
     named = {name: str(value) for name, value in request.path_params.items()}
     entry = _begin_entry(caller, named)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from email.message import Message
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -16,7 +17,14 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from warpsmith.kernels_db.job.strict_json import NotJson, count_values, expected_scalar, read_strictly, walk
+from warpsmith.kernels_db.job.strict_json import (
+    NotJson,
+    count_values,
+    expected_scalar,
+    is_storable,
+    read_strictly,
+    walk,
+)
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, MalformedBody, UnsupportedMedia, field_path
@@ -48,7 +56,8 @@ def parse_json(data: bytes) -> Any:
         document = read_strictly(text, DEEPEST)
     except NotJson as error:
         raise MalformedBody(f"The body is not JSON that can be read: {error}") from error
-    if (found := count_values(document, MOST_VALUES)) > MOST_VALUES:
+    # Each value has a character of its own, so a short text has few values.
+    if len(text) > MOST_VALUES and (found := count_values(document, MOST_VALUES)) > MOST_VALUES:
         raise InvalidInput.one("body", f"{found} values", f"at most {MOST_VALUES} values, keys included")
     check_storable(document)
     return document
@@ -59,6 +68,8 @@ def check_storable(document: Any, root: str = "body") -> None:
 
     That is: NUL or half a surrogate pair in text, an infinite number, too deep a nesting.
     """
+    if is_storable(document, DEEPEST):
+        return
     for location, level, value in walk(document):
         if level > DEEPEST:
             path = (root, *map(shown, location[:7]))
@@ -73,10 +84,15 @@ def content_type(request: Request) -> str:
 
     It is empty where none is given.
     """
+    return _read_media_type(request.headers.get("content-type", ""))
+
+
+@lru_cache(maxsize=16)
+def _read_media_type(given: str) -> str:
+    """Read the value of a header; requests have the same few."""
     message = Message()
-    message["content-type"] = request.headers.get("content-type", "")
-    given = request.headers.get("content-type")
-    return message.get_content_type() if given and "/" in given else (given or "").lower()
+    message["content-type"] = given
+    return message.get_content_type() if "/" in given else given.lower()
 
 
 @dataclass(frozen=True)

@@ -109,15 +109,25 @@ class Service:
             logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
 
 
-# Coroutines, though they wait for nothing: the framework hands a plain function to a thread and waits for that.
-async def _get_service(request: Request) -> Service:
+def find_service(request: Request) -> Service:
+    """Return the context of the process that answers a request."""
     service: Service = request.app.state.service
     return service
 
 
-async def _get_caller(request: Request) -> auth.Caller:
+def find_caller(request: Request) -> auth.Caller:
+    """Return who sends a request."""
     caller: auth.Caller = request.scope.get(auth.SCOPE_CALLER, auth.LOCAL)
     return caller
+
+
+# Coroutines, though they wait for nothing: the framework hands a plain function to a thread and waits for that.
+async def _get_service(request: Request) -> Service:
+    return find_service(request)
+
+
+async def _get_caller(request: Request) -> auth.Caller:
+    return find_caller(request)
 
 
 Asker = Annotated[auth.Caller, Depends(_get_caller)]

@@ -23,8 +23,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import IdempotencyRow
-from warpsmith.service.api.bodies import Body
-from warpsmith.service.api.context import Asker
+from warpsmith.service.api.context import find_caller
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import IdempotencyReuse
 
@@ -132,8 +131,6 @@ class Once:
 
 async def _make_once(
     request: Request,
-    body: Body,
-    asker: Asker,
     key: Annotated[
         str | None,
         Header(
@@ -146,7 +143,8 @@ async def _make_once(
         ),
     ] = None,
 ) -> Once:
-    return Once(asker.team, key, request.url.path, hashlib.sha256(body.data).hexdigest())
+    body = await request.body()  # which the route has read before
+    return Once(find_caller(request).team, key, request.url.path, hashlib.sha256(body).hexdigest())
 
 
 OnceDependency = Annotated[Once, Depends(_make_once)]

@@ -14,11 +14,17 @@ import asyncio
 import socket
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 READ_AT_ONCE = 16 * 1024
+
+LOOP: Final = "asyncio"
+"""The event loop that this relies on, for uvicorn's `loop`, which else is uvloop where that is installed.
+
+uvloop reads as much at once as there is, and runs what is due at once before it looks at its sockets again.
+"""
 
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
@@ -70,7 +76,8 @@ class _LimitedProtocol(H11Protocol):
         self._answer_timer: asyncio.TimerHandle | None = None
         by_peer, limits = self.open_connections.by_peer, self.limits_in_force
         self._refused = by_peer[self._peer] >= limits.connections_per_peer or by_peer.total() >= limits.connections
-        by_peer[self._peer] += 1
+        if not self._refused:  # one that is refused is closed in the next pass, and takes no place of another peer's
+            by_peer[self._peer] += 1
         _limit_silence(transport, limits.answer_s)
         _limit_reads(transport)
         super().connection_made(transport)
@@ -82,9 +89,10 @@ class _LimitedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         by_peer = self.open_connections.by_peer
-        by_peer[self._peer] -= 1
-        if by_peer[self._peer] <= 0:
-            del by_peer[self._peer]
+        if not self._refused:
+            by_peer[self._peer] -= 1
+            if by_peer[self._peer] <= 0:
+                del by_peer[self._peer]
         self._end_head_time()
         self._end_answer_time()
         super().connection_lost(exc)

@@ -22,7 +22,7 @@ from warpsmith.service.client.errors import CommandError, ProblemError, ServiceU
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
-from warpsmith.service.local.connections import ConnectionLimits, make_protocol
+from warpsmith.service.local.connections import LOOP, ConnectionLimits, make_protocol
 from warpsmith.service.local.listening import listen
 from warpsmith.service.settings import is_loopback
 
@@ -143,7 +143,7 @@ def serve(
     )
     with _listen(address) as listener:
         config = uvicorn.Config(
-            KeyGate(app, url), log_config=None, access_log=False, http=make_protocol(ConnectionLimits())
+            KeyGate(app, url), log_config=None, access_log=False, loop=LOOP, http=make_protocol(ConnectionLimits())
         )
         announce(f"http://{address.name}:{listener.getsockname()[1]}{PATH}")
         uvicorn.Server(config).run(sockets=[listener])

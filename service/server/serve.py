@@ -10,10 +10,14 @@ import gc
 import math
 import signal
 import socket
+from typing import TYPE_CHECKING
 
 from warpsmith.service.local.listening import listen_together
 from warpsmith.service.server.serving_together import serve_together
 from warpsmith.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    import uvicorn
 
 SHUTDOWN_GRACE_S = 3
 LONGEST_HEAD = 32 * 1024
@@ -43,13 +47,25 @@ def main() -> None:
 
 def serve(settings: ServiceSettings, sockets: list[socket.socket]) -> None:
     """Serve in this process, on its own socket where none is given."""
+    import uvicorn  # noqa: PLC0415 - see `make_config`
+
+    config = make_config(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # After its shutdown uvicorn raises the signal again for the earlier handler; a clean stop is no failure.
+        signal.signal(number, lambda *_: None)
+    _spare_program()
+    uvicorn.Server(config).run(sockets=sockets or None)
+
+
+def make_config(settings: ServiceSettings) -> uvicorn.Config:
+    """Configure the server of the API, with its limits of connections."""
     # The parent of several processes needs none of these, which are most of the program.
     import uvicorn  # noqa: PLC0415
 
-    from warpsmith.service.local.connections import ConnectionLimits, make_protocol  # noqa: PLC0415
+    from warpsmith.service.local.connections import LOOP, ConnectionLimits, make_protocol  # noqa: PLC0415
     from warpsmith.service.server.app import create_app  # noqa: PLC0415
 
-    config = uvicorn.Config(
+    return uvicorn.Config(
         create_app(settings),
         host=settings.host,
         port=settings.port,
@@ -57,6 +73,7 @@ def serve(settings: ServiceSettings, sockets: list[socket.socket]) -> None:
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,  # open event streams do not hold up a stop
         timeout_keep_alive=math.ceil(settings.keep_alive_s),
+        loop=LOOP,
         http=make_protocol(
             ConnectionLimits(
                 head_s=settings.head_timeout_s,
@@ -67,11 +84,6 @@ def serve(settings: ServiceSettings, sockets: list[socket.socket]) -> None:
         ),
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # After its shutdown uvicorn raises the signal again for the earlier handler; a clean stop is no failure.
-        signal.signal(number, lambda *_: None)
-    _spare_program()
-    uvicorn.Server(config).run(sockets=sockets or None)
 
 
 def _spare_program() -> None:

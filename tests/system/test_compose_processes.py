@@ -55,6 +55,7 @@ class Deployment:
         assert given["WARPSMITH_DATABASE_URL"].startswith("postgresql+psycopg://")
         assert given["WARPSMITH_BROKER_URL"].startswith("redis://")
         given |= {"WARPSMITH_DATABASE_URL": self.database_url, "WARPSMITH_BROKER_URL": self.broker_url}
+        given["WARPSMITH_URL"] = given["WARPSMITH_URL"].replace("//api:8420", f"//127.0.0.1:{self.port}")
         if "WARPSMITH_PORT" in given:
             given["WARPSMITH_PORT"] = str(self.port)
         mounts = (volume.split(":") for volume in self.services[name].get("volumes", []))
@@ -63,12 +64,11 @@ class Deployment:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return given | {"PATH": path, "HOME": str(self.home), "WARPSMITH_HOME": str(self.home / name)}
 
-    def run(self, name: str, *command: str) -> str:
-        """`docker compose run --rm NAME COMMAND`: its standard output."""
+    def run(self, name: str, *command: str, **more: str) -> str:
+        """`docker compose run --rm NAME COMMAND`, with more variables: its standard output."""
         words = list(command) or self.services[name]["command"]
-        result = subprocess.run(
-            words, env=self.environment(name), cwd=REPOSITORY, check=False, capture_output=True, text=True
-        )
+        environment = self.environment(name) | more
+        result = subprocess.run(words, env=environment, cwd=REPOSITORY, check=False, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -147,6 +147,9 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
         )
         model = {"provider": "replay", "pool": client.import_pool(pool.read_bytes()).id}
         search = client.create_search({"op": load_op(spec).document(), "target": "cpu", "model": model})
+        for name in STARTED:  # a command in any container asks the API
+            listed = deployment.run(name, "warpsmith", "searches", "--json", WARPSMITH_API_KEY=key)
+            assert search.id in listed, name
         deadline = time.monotonic() + PATIENCE_S
         while (found := client.search(search.id)).state not in {"finished", "failed", "paused"}:
             assert time.monotonic() < deadline, deployment.logs()

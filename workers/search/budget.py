@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from warpsmith.kernels_db.spec.errors import SpecError
@@ -25,6 +25,8 @@ TRY_SECONDS = 300.0
 ENDS_NOTHING = ("try_seconds", "sweep_seconds")
 """Limits that refuse what they limit, and end no search."""
 
+_LIMITS = tuple(limit.name for limit in fields(Budget))
+
 
 def parse_budget(document: object) -> Budget:
     """Read a budget from its document, for example `{"candidates": 40, "cost_usd": 2.5}`.
@@ -35,11 +37,10 @@ def parse_budget(document: object) -> Budget:
     """
     if not isinstance(document, Mapping):
         raise SpecError("budget", document, "an object such as {'candidates': 40}")
-    names = [f.name for f in fields(Budget)]
     values: dict[str, Any] = {}
     for name, found in document.items():
-        if name not in names:
-            raise SpecError(f"budget.{name}", found, one_of(name, names))
+        if name not in _LIMITS:
+            raise SpecError(f"budget.{name}", found, one_of(name, _LIMITS))
         if found is not None:
             values[name] = _positive(name, found)
     return Budget(**values)
@@ -47,7 +48,7 @@ def parse_budget(document: object) -> Budget:
 
 def budget_document(budget: Budget) -> dict[str, int | float]:
     """Write `budget` as a document for `parse_budget`, without the limits that are not set."""
-    return {name: value for name, value in asdict(budget).items() if value is not None}
+    return {name: value for name in _LIMITS if (value := getattr(budget, name)) is not None}
 
 
 def try_limit(budget: Budget) -> float:
@@ -73,7 +74,7 @@ def _positive(name: str, found: object) -> int | float:
 
 def exhausted(budget: Budget, spend: Spend) -> str | None:
     """Name the limit that is used up, in words; None while every limit has something left."""
-    for name in (f.name for f in fields(Budget) if f.name not in ENDS_NOTHING):
+    for name in (name for name in _LIMITS if name not in ENDS_NOTHING):
         limit, used = getattr(budget, name), getattr(spend, name)
         if limit is not None and used >= limit:
             return f"the budget is used up: {name} {used:g} of {limit:g}"

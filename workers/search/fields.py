@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from warpsmith.kernels_db.spec.errors import SpecError
@@ -36,13 +37,19 @@ def read(cls: type[T], document: Mapping[str, Any], path: str) -> T:
     Raises SpecError: a name that `cls` does not have, a value of another type or outside its limits. `path` leads the
     field's name.
     """
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type] # T is a dataclass of the fields above
+    known = limits_of(cls)  # type: ignore[arg-type] # a class is hashable
     values: dict[str, Any] = {}
     for name, found in document.items():
         if name not in known:
             raise SpecError(f"{path}.{name}", found, one_of(name, known))
-        values[name] = _checked(f"{path}.{name}", found, known[name].metadata)
+        values[name] = _checked(f"{path}.{name}", found, known[name])
     return cls(**values)
+
+
+@cache
+def limits_of(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the limits of each field of a dataclass of the fields above, by name."""
+    return {one.name: one.metadata for one in fields(cls)}
 
 
 def _checked(path: str, found: object, limits: Mapping[str, Any]) -> bool | int | float:

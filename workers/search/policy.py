@@ -7,7 +7,7 @@ joins `POLICIES` and nothing else changes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -73,4 +73,8 @@ def parse_policy(document: object) -> Policy:
 
 def policy_document(policy: Policy) -> dict[str, Any]:
     """Write `policy` as a document for `parse_policy`, with every parameter."""
-    return {"name": policy.name, **asdict(policy)}
+    # They are numbers and switches; `asdict` would look into each for a dataclass and copy it.
+    return {
+        "name": policy.name,
+        **{parameter: getattr(policy, parameter) for parameter in fields.limits_of(type(policy))},
+    }

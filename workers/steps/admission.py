@@ -5,10 +5,11 @@ One statement answers where nothing more is to be done: the team has no quota, t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Select, false, select
+from sqlalchemy import Dialect, Select, false, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
@@ -23,15 +24,31 @@ def admit(
 
     They are among those that `team` may read. Raises QuotaReached where `team` may not submit a search.
     """
-    query = _select_facts(language, target.device, team, seeds=seeds > 0)
-    limited, op_id, offered = session.connection().execute(query, {"digest": op.digest, "team": team}).one()
+    connection = session.connection()
+    statement, values = _write_query(connection.dialect, language, target.device, team, seeds=seeds > 0)
+    asked = {**values, "digest": op.digest, "team": team}
+    limited, op_id, offered = connection.exec_driver_sql(statement, asked).one()
     offers = similar_kernels(session, op, target, language, seeds, team) if offered else ()
     if limited:
         check_submission(session, team, now)
     return op_id or add_op(session, op, now, team)[0].id, offers
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # one for each team, language and device that submits: to write it takes long
+def _write_query(
+    dialect: Dialect, language: str, device: str, team: str, *, seeds: bool
+) -> tuple[str, Mapping[str, Any]]:
+    """Write the query of `_select_facts` for a database's driver, with the values that it compares with.
+
+    SQLAlchemy writes the lists of such a query anew each time, which was most of the processor time of asking it.
+    """
+    make_dialect: Callable[..., Dialect] = type(dialect)
+    named = make_dialect(paramstyle="named") if dialect.positional else dialect
+    query = _select_facts(language, device, team, seeds=seeds).params(digest="", team=team)  # given with each
+    compiled = query.compile(dialect=named, compile_kwargs={"render_postcompile": True})
+    return compiled.string, compiled.params
+
+
 def _select_facts(
     language: str, device: str, team: str, *, seeds: bool
 ) -> Select[tuple[bool | None, str | None, bool]]:

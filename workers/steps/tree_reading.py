@@ -78,7 +78,7 @@ def _view(row: NodeRow) -> NodeView:
 
 def _view_new(row: NodeRow) -> NodeView:
     fill_defaults(row)
-    return _view(row)
+    return NodeView._make(map(vars(row).get, NodeView._fields))
 
 
 def _read_written(session: Session, search: SearchRow, *, whole: bool) -> list[NodeView]:

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 from warpsmith.kernels_db.store.tables import AttemptRow
 from warpsmith.service.api.probes import Outcome, Probe
 from warpsmith.service.api.slices import run_sliced
-from warpsmith.service.local.connections import ConnectionLimits, make_protocol
+from warpsmith.service.local.connections import LOOP, ConnectionLimits, make_protocol
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LIMITS = ConnectionLimits(head_s=0.5, answer_s=0.5, connections=12, connections_per_peer=8)
@@ -53,7 +53,12 @@ def door(home: Path, limits: ConnectionLimits, **settings: float) -> Iterator[in
         listener.listen(64)
         server = uvicorn.Server(
             uvicorn.Config(
-                app, log_config=None, http=make_protocol(limits), timeout_keep_alive=1, timeout_graceful_shutdown=1
+                app,
+                log_config=None,
+                loop=LOOP,
+                http=make_protocol(limits),
+                timeout_keep_alive=1,
+                timeout_graceful_shutdown=1,
             )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

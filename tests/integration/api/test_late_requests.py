@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import h11
@@ -15,7 +18,9 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
-from warpsmith.service.local.connections import ConnectionLimits, make_protocol
+from tests.support.api_support import settings_for
+from warpsmith.service.local.connections import LOOP, ConnectionLimits, make_protocol
+from warpsmith.service.server.serve import make_config
 from warpsmith.service.settings import ServiceSettings
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -27,14 +32,15 @@ NGINX_KEEPS_S = 60
 class Late:
     """Connections served in the loop of the test, whose clock can be moved on."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ConnectionLimits = ConnectionLimits(head_s=LIMIT_S)) -> None:  # noqa: B008 - frozen
         self.loop = asyncio.get_running_loop()
         self.skipped = 0.0
         clock = self.loop.time
         self.loop.time = lambda: clock() + self.skipped  # type: ignore[method-assign]
         self.config = uvicorn.Config(
             PlainTextResponse("answer"),
-            http=make_protocol(ConnectionLimits(head_s=LIMIT_S)),
+            http=make_protocol(limits),
+            loop=LOOP,
             timeout_keep_alive=LIMIT_S,
             lifespan="off",
             log_config=None,
@@ -120,6 +126,32 @@ def test_a_connection_without_a_request_is_closed(timer: str) -> None:
             return await late.loop.sock_recv(client, 1)
 
     assert asyncio.run(serve()) == b""
+
+
+def test_connections_that_are_refused_take_nobodys_place() -> None:
+    """All of them come in one pass of the loop, which closes those that it refuses in the next."""
+
+    async def serve() -> bytes:
+        late = Late(ConnectionLimits(connections=4, connections_per_peer=2))
+        async with await late.loop.create_server(late.make_protocol, "127.0.0.1", 0) as server:
+            address = server.sockets[0].getsockname()
+            with ExitStack() as stack:
+                for _ in range(8):
+                    stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
+                other = stack.enter_context(socket.create_connection(address))
+                other.setblocking(False)
+                other.sendall(REQUEST)
+                return await read_answer(late.loop, other)
+
+    assert asyncio.run(serve()) == b"answer"
+
+
+def test_the_server_runs_on_the_loop_that_the_limits_rely_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn takes uvloop where another package has brought it; there a late request meets a closed connection."""
+    other = ModuleType("uvloop")
+    other.new_event_loop = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "uvloop", other)
+    assert make_config(settings_for(tmp_path)).get_loop_factory() is asyncio.SelectorEventLoop
 
 
 def test_the_server_keeps_a_connection_longer_than_its_clients() -> None:

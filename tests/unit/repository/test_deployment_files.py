@@ -11,11 +11,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from tests import REPOSITORY, compose, images
 from warpsmith.service.api.options import list_providers
+from warpsmith.service.cli.connection import service_url
+from warpsmith.service.cli.options import Url
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.queue import celery_app
@@ -28,7 +33,10 @@ WITH_KEY = {**REQUIRED, "WARPSMITH_OPENAI_API_KEY": "model-secret"}
 JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
 OURS = ("migrate", "api", "worker-model", "reconciler", "beat", *JUDGES)
 DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
-FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"}
+FIXED = {
+    *("home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"),
+    "url",  # of commands, which no process reads
+}
 """Settings that are the deployment's own business."""
 
 SWITCHED_ON = {"reverify_interval_s": "600"}
@@ -99,6 +107,35 @@ def test_the_api_is_healthy_when_it_is_ready(services: dict[str, Any]) -> None:
     assert any("/readyz" in part for part in api["healthcheck"]["test"])
     compile(api["healthcheck"]["test"][3], "healthcheck", "exec")
     assert api["ports"] == ["127.0.0.1:8420:8420"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_commands_in_a_container_ask_the_api(
+    services: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their home, the image's, has no service: without an address they would find none."""
+    service, api = services[name], services["api"]
+    home = re.search(r"WARPSMITH_HOME=(\S+)", (REPOSITORY / service["build"]["dockerfile"]).read_text(encoding="utf-8"))
+    assert home is not None
+    for variable, value in {"WARPSMITH_HOME": home[1], **service["environment"]}.items():
+        monkeypatch.setenv(variable, value)
+    address = urlsplit(given_url())
+    assert services[address.hostname or ""] is api
+    assert str(address.port) == api["environment"]["WARPSMITH_PORT"]
+    assert set(service["networks"]) & set(api["networks"]), "they share no network"
+
+
+def given_url() -> str:
+    """The service that a command asks where none is named."""
+    asked: list[str] = []
+    app = typer.Typer()
+
+    @app.command()
+    def ask(url: Url = None) -> None:
+        asked.append(service_url(url))
+
+    assert CliRunner().invoke(app).exit_code == 0
+    return asked[0]
 
 
 @pytest.mark.parametrize("name", OURS)

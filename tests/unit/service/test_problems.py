@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
+from warpsmith.kernels_db.job.strict_json import count_values, expected_scalar, is_storable, walk
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
 from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
-from warpsmith.service.api.bodies import check_storable, parse_json
+from warpsmith.service.api.bodies import MOST_VALUES, check_storable, content_type, parse_json
 from warpsmith.service.api.handlers import convert_error
 from warpsmith.service.documents import problems
 from warpsmith.service.documents.field_error import FieldError
@@ -149,6 +151,50 @@ json_values = st.recursive(
     ),
     max_leaves=20,
 )
+
+
+def test_more_values_than_any_spec_has_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="values"):
+        parse_json(b"[" + b",".join([b"0"] * MOST_VALUES) + b"]")
+    assert len(parse_json(b"[" + b",".join([b"0"] * (MOST_VALUES - 1)) + b"]")) == MOST_VALUES - 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        (None, ""),
+        ("application/json", "application/json"),
+        ("Application/JSON; charset=utf-8", "application/json"),
+        ("json", "json"),
+        ("; charset=utf-8", "; charset=utf-8"),
+        ("a/b/c", "text/plain"),
+    ],
+)
+def test_a_content_type_is_read_without_its_parameters(sent: str | None, found: str) -> None:
+    headers = [] if sent is None else [(b"content-type", sent.encode())]
+    assert content_type(Request({"type": "http", "headers": headers})) == found
+
+
+any_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("a\0\ud800") | st.sampled_from([2**63, -(2**63)]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\0\ud800", max_size=2), inner),
+    max_leaves=20,
+)
+
+
+@given(any_values, st.integers(0, 5))
+def test_what_is_right_is_found_so_without_its_places(document: Any, levels: int) -> None:
+    right = all(
+        level <= levels and (isinstance(value, dict | list) or expected_scalar(value) is None)
+        for _, level, value in walk(document)
+    )
+    assert is_storable(document, levels) == right
+
+
+@given(any_values)
+def test_a_text_has_no_more_values_than_characters(document: Any) -> None:
+    """So that those of a short one need not be counted."""
+    assert count_values(document, 10**6) <= len(json.dumps(document, separators=(",", ":")))
 
 
 @given(json_values)
