@@ -47,6 +47,7 @@ def read(warpsmith: str, arm: str, search: str) -> Row:
     right = [each for each in judged if each["right"]]
     best = max(right, key=lambda each: float(each["score"]), default=None)
     return {
+        "search": search,
         "op": found["op_name"],
         "arm": arm,
         "language": found["language"],
@@ -99,7 +100,13 @@ def judge(rows: Sequence[Row], specs: Path, time_s: float) -> Iterable[Row]:
                 continue
             job = verify_job(load_op(specs / f"{row['op']}.yaml"), target, row["language"], row["source"], time_s)
             shown = ask(client, job)
-            yield {"op": row["op"], "arm": row["arm"], "verdict": shown.verdict, "error": shown.error}
+            yield {
+                "search": row["search"],
+                "op": row["op"],
+                "arm": row["arm"],
+                "verdict": shown.verdict,
+                "error": shown.error,
+            }
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
@@ -157,38 +164,36 @@ def _speedup(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
 def compare(rows: Sequence[Row], one: str, other: str) -> list[str]:
     """Say how much faster the best of an arm is than another's, by round and device, over the ops that both have.
 
-    Only rounds of as many candidates are compared. Of winners that were judged together their verdicts are, too.
+    Only rounds of as many candidates are compared; ops where an arm has nothing right are left out, and named. Of
+    winners that were judged together their verdicts are compared, too.
     """
-    screened: dict[tuple[str, int], dict[str, dict[str, list[float]]]] = {}
-    counts: dict[tuple[str, int, str, str], int] = {}
+    screened: dict[tuple[str, int, int], dict[str, dict[str, list[float]]]] = {}
     together: dict[str, dict[str, list[float]]] = {one: {}, other: {}}
     for row in (each for each in rows if each["arm"] in (one, other)):
-        score = _speedup(row["verdict"]) if row.get("verdict") else None
-        if score is not None:
-            together[row["arm"]][row["op"]] = [score[0]]
+        if row.get("verdict"):
+            score = _speedup(row["verdict"])
+            together[row["arm"]].setdefault(row["op"], []).extend([] if score is None else [score[0]])
         for (device, number), judged in parts(row).items():
+            arms = screened.setdefault((device, number, len(judged)), {one: {}, other: {}})
             best = best_of(judged)
-            counts[device, number, row["arm"], row["op"]] = len(judged)
-            if best is not None:
-                arms = screened.setdefault((device, number), {one: {}, other: {}})
-                arms[row["arm"]][row["op"]] = [best["score"]]
+            arms[row["arm"]].setdefault(row["op"], []).extend([] if best is None else [best["score"]])
     said = []
-    for (device, number), arms in sorted(screened.items()):
-        for op in set(arms[one]) & set(arms[other]):
-            if counts[device, number, one, op] != counts[device, number, other, op]:
-                del arms[one][op]
-        said += _ratio(arms, one, other, f"round {number} on {device}, screened")
+    for (device, number, count), arms in sorted(screened.items()):
+        said += _ratio(arms, one, other, f"round {number} on {device}, best of {count}, screened")
     return said + _ratio(together, one, other, "winners, judged together")
 
 
 def _ratio(arms: Mapping[str, Mapping[str, list[float]]], one: str, other: str, what: str) -> list[str]:
-    shared = sorted(set(arms[one]) & set(arms[other]))
+    both = sorted(set(arms[one]) & set(arms[other]))
+    shared = [op for op in both if arms[one][op] and arms[other][op]]
     if not shared:
         return []
     left, right = ({op: arms[arm][op] for op in shared} for arm in (one, other))
     ratio, low, high = ratio_interval(left, right)
     means = f"{geomean(left):.3f}x and {geomean(right):.3f}x in the mean"
-    return [f"{what}: {one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means})"]
+    nothing = ", ".join(op for op in both if op not in shared)
+    told = f"; nothing right in one of them: {nothing}" if nothing else ""
+    return [f"{what}: {one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means}){told}"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -215,6 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     printing.add_argument("--markdown", action="store_true")
     given = sys.argv[1:] if argv is None else argv
     arguments = parser.parse_args(given or ["table"])
+    if arguments.part != "read" and arguments.data != STORED and not arguments.data.is_file():
+        parser.error(f"DATA: found no file {arguments.data}, expected one that `read` wrote")
     data = _load(arguments.data)
     if arguments.part == "read":
         if arguments.note:
@@ -259,13 +266,13 @@ def _print(data: Mapping[str, Any], markdown: bool) -> None:
 
 
 def _put(rows: list[Row], row: Row) -> None:
-    rows[:] = [each for each in rows if (each["op"], each["arm"]) != (row["op"], row["arm"])] + [row]
+    rows[:] = [each for each in rows if each["search"] != row["search"]] + [row]
 
 
 def _join(rows: Sequence[Row], found: Iterable[Row]) -> None:
-    verdicts = {(each["op"], each["arm"]): each["verdict"] for each in found}
+    verdicts = {each["search"]: each["verdict"] for each in found}
     for row in rows:
-        verdict = verdicts.get((row["op"], row["arm"]))
+        verdict = verdicts.get(row["search"])
         if verdict is not None:
             row["verdict"] = verdict
 

@@ -142,14 +142,17 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _slot(shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, *, zeros: bool = False) -> Any:
-    """What makes an output or scratch memory, and its argument: the allocation that Inductor's code makes, which costs
-    the host a third of `empty_like`, where PyTorch has it. It is on the current device, which is that of the plan.
+    """What makes an output or scratch memory, and its argument: on a CPU the allocation of Inductor's code, which costs
+    the host a third of `empty_like`, where PyTorch has it. On a GPU that goes by PyTorch's current device, which may be
+    another than the driver's, by which a plan is chosen.
     """
     like = _without_memory(shape, strides, dtype, device)
     if zeros:
         return torch.zeros_like, like
-    allocate = getattr(getattr(torch._C._dynamo, "guards", None), f"_empty_strided_{device.type}", None)
-    return (torch.empty_like, like) if allocate is None else (allocate, (tuple(like.shape), like.stride(), dtype))
+    allocate = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cpu", None)
+    if allocate is None or device.type != "cpu":
+        return torch.empty_like, like
+    return allocate, (tuple(like.shape), like.stride(), dtype)
 
 
 def _without_memory(shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

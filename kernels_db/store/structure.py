@@ -16,9 +16,10 @@ product: matmul mm bmm addmm baddbmm linear einsum dot mv outer tensordot scaled
 convolution: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
 attention: scaled_dot_product_attention
 pooling: max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d
-reduction: sum mean amax amin max min prod norm var std var_mean logsumexp argmax argmin softmax log_softmax
+reduction: sum mean amax amin max min prod var std var_mean logsumexp argmax argmin softmax log_softmax
 reduction: layer_norm rms_norm group_norm batch_norm instance_norm normalize cross_entropy nll_loss mse_loss
-reduction: scaled_dot_product_attention
+reduction: scaled_dot_product_attention l1_loss smooth_l1_loss huber_loss kl_div triplet_margin_loss cosine_similarity
+reduction: pairwise_distance norm vector_norm binary_cross_entropy binary_cross_entropy_with_logits
 normalisation: layer_norm rms_norm group_norm batch_norm instance_norm normalize rsqrt var var_mean
 softmax: softmax log_softmax logsumexp cross_entropy scaled_dot_product_attention
 scan: cumsum cumprod cummax cummin logcumsumexp associative_scan
@@ -33,6 +34,15 @@ for _line in _NAMES.split("\n"):
     if _line:
         _KINDS.setdefault(_line.partition(":")[0], set()).update(_line.partition(":")[2].split())
 """Kinds of computation, by the names of a reference's calls and operators."""
+
+_PLAIN = """
+view reshape flatten unflatten squeeze unsqueeze transpose permute t mT contiguous expand expand_as repeat
+repeat_interleave cat stack chunk split unbind narrow clone to type float double half bfloat16 int long bool copy fill
+zero zeros ones empty full zeros_like ones_like empty_like full_like arange tensor size numel dim shape stride item
+range len tuple list zip enumerate pow square reciprocal neg sign round floor ceil eq ne lt le gt ge logical_and
+logical_or logical_not any all isnan isfinite triu tril diagonal roll flip pad finfo iinfo
+"""
+"""Names that compute no product, softmax or order."""
 
 _LIGHT = frozenset({"pointwise", "transcendental", "in place", "last axis"})
 """Features that many ops share; they weigh half."""
@@ -58,6 +68,12 @@ def structure(op: Op) -> frozenset[str]:
     if "reduction" in found and _over_last_axis(op.reference):
         found.add("last axis")
     return frozenset(found)
+
+
+def is_known(op: Op) -> bool:
+    """Check whether every name that an op's reference calls is known, so that what was not found is not there."""
+    names = operations(op.reference)
+    return bool(names) and names <= set(_PLAIN.split()).union(*_KINDS.values())
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:

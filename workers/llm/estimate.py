@@ -216,6 +216,7 @@ def _prompt_tokens(
     if settings is not None:
         chars += facts.MAX_GENERATED_CHARS + 3 * WORST_MEASURED_CHARS
         chars += WORST_EXEMPLAR_CHARS if settings.exemplars else 0
+        chars += sum(len(node.source) for node in (context.best, context.other) if node is not None)  # or what differs
     return approximate_tokens(chars)
 
 
@@ -267,6 +268,8 @@ def _largest(context: requests.RequestContext, reply_chars: int, policy: Policy)
         context,
         parent=grown(context.parent),
         best=grown(context.best),
+        other=grown(context.best and replace(context.best, seq=4)),
+        leads_on=("w" * WORST_TITLE_CHARS,),
         idea=context.idea and idea,
         failing=failing and replace(failing, verdict=_rejected("l" * logs.MAX_LOG_CHARS)),
         ledger=tuple(

@@ -29,6 +29,10 @@ BUILDING = ("export", "formats", "job", "library/__init__.py", "runtime", "spec"
 """What of `kernels_db` reads entries and builds packages."""
 
 
+ENTRY = ("op.json", "candidate.py", "verdict.json", "kernel.json", "LINEAGE.md")
+"""The files of an entry, as `kernels_db.export.library.FILES`, which takes half a second to import."""
+
+
 def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
     """Return the kernels that ship with Warpsmith for the devices of these tensors, as packages in the user's cache."""
     targets = dict.fromkeys(_target(device) for device in dict.fromkeys(tensor.device for tensor in tensors))
@@ -50,9 +54,9 @@ def _directories(target: str) -> Iterator[Path]:
     known, code = _built(file), _code()
     found: dict[str, list[str] | None] = {}
     for directory in sorted(SHIPPED.iterdir()):
-        files = sorted(file for file in directory.glob("*") if file.is_file() and file.suffix != ".pyc")
-        if not files:  # an update took away a kernel, and left what Python had compiled of it
+        if not any((directory / name).is_file() for name in ENTRY):  # Python's own, or what an update left of a kernel
             continue
+        files = sorted(file for file in directory.glob("*") if file.is_file() and file.suffix != ".pyc")
         key = _digest(code, target, *(part for file in files for part in (file.name, file.read_bytes())))
         if key in known and ((place := known[key]) is None or Path(*place).is_dir()):
             found[key] = place

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import jinja2
@@ -472,3 +473,20 @@ def test_a_prompt_says_which_workloads_count_more() -> None:
     text = shown(build(dataclasses.replace(plain, workloads=tuple(weighted))))
     assert "decide the score, a geometric mean over them by their weights" in text
     assert "by their weights" not in shown(build(plain))
+
+
+@pytest.mark.parametrize(
+    ("reference", "shown"),
+    [
+        ("def run(x):\n    return torch.relu(x).sum(-1)\n", False),
+        ("def run(x):\n    return torch.softmax(x.view(3, 4), -1)\n", False),
+        ("def run(x, y):\n    return torch.relu(x @ y)\n", True),
+        ("class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(self.fc(x))\n", True),
+        ("def run(x, y):\n    return torch.cdist(x, y).relu()\n", True),
+    ],
+)
+def test_advice_on_products_is_left_out_only_where_surely_none_is_there(reference: str, shown: bool) -> None:
+    scenario = SCENARIOS["code_triton"]
+    target = Target.parse("cuda:sm_90")
+    text = build(replace(scenario, target=target, op=scenario.op.model_copy(update={"reference": reference})))
+    assert ("only `wgmma` reaches the peak" in text.messages[1]["content"]) == shown

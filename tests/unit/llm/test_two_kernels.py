@@ -82,3 +82,12 @@ def test_a_request_for_code_shows_the_one_that_its_idea_names() -> None:
     assert "## The other kernel that the idea names (#17)" in text
     assert "other_kernel()" in text
     assert identity(context("code")) == identity(context("code", other=OTHER))
+
+
+def test_one_without_an_idea_is_shown_by_its_code() -> None:
+    seed = replace(OTHER, idea=None)
+    text = build(context("ideate", other=seed, leads_on=("decode",))).messages[1]["content"]
+    assert "other_kernel()" in text
+    assert "it is shown above" not in text
+    best = build(context("ideate", parent=None, best=seed)).messages[1]["content"]
+    assert "other_kernel()" in best

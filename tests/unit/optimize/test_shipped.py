@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export.library import FILES
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.library import SHIPPED, Entry, read_entry
 from warpsmith.workers.optimize import building, shipped
@@ -39,6 +40,9 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
         return own(directory)
 
     monkeypatch.setattr(building, "read_entry", counted)
+    for stray in ("left/.DS_Store", "__pycache__/__init__.cpython-311.pyc.140234"):
+        (library / stray).parent.mkdir()
+        (library / stray).touch()
     (first,) = shipped._directories(TARGET)
     (again,) = shipped._directories(TARGET)
     assert again == first
@@ -105,3 +109,7 @@ def test_a_package_that_the_environment_switches_off_says_so(tmp_path: Path, mon
     monkeypatch.setenv("WARPSMITH_KERNELS", "off")
     kernel = Kernel(package("add_never", tmp_path))
     assert kernel.off() == "the kernel is switched off by WARPSMITH_KERNELS"
+
+
+def test_the_files_of_an_entry_are_those_that_the_library_writes() -> None:
+    assert set(shipped.ENTRY) == set(FILES)

@@ -88,11 +88,11 @@ def test_verdicts_are_joined_and_arms_compared_over_the_ops_that_both_have(
     data = tmp_path / "data.json"
     command = printing(tmp_path)
     for arm in ("today", "yesterday"):
-        search.main(["read", str(data), arm, "sr_1", "--warpsmith", command, "--note", f"as of {arm}"])
+        search.main(["read", str(data), arm, f"sr_{arm}", "--warpsmith", command, "--note", f"as of {arm}"])
     found = [
-        {"op": "add", "arm": "today", "verdict": verdict(3.0), "error": ""},
-        {"op": "add", "arm": "yesterday", "verdict": verdict(2.0), "error": ""},
-        {"op": "other", "arm": "today", "verdict": verdict(9.0), "error": ""},
+        {"search": "sr_today", "op": "add", "arm": "today", "verdict": verdict(3.0), "error": ""},
+        {"search": "sr_yesterday", "op": "add", "arm": "yesterday", "verdict": verdict(2.0), "error": ""},
+        {"search": "sr_gone", "op": "add", "arm": "today", "verdict": verdict(9.0), "error": ""},
     ]
     (tmp_path / "verdicts.json").write_text(json.dumps(found))
     search.main(["join", str(data), str(tmp_path / "verdicts.json")])
@@ -100,7 +100,7 @@ def test_verdicts_are_joined_and_arms_compared_over_the_ops_that_both_have(
     printed = capsys.readouterr().out
     assert "3.000x [2.970, 3.030]" in printed
     assert "winners, judged together: today over yesterday: 1.500 [1.500, 1.500] over 1 ops" in printed
-    assert "round 1 on a GPU, screened: today over yesterday: 1.000 [1.000, 1.000] over 1 ops" in printed
+    assert "round 1 on a GPU, best of 3, screened: today over yesterday: 1.000 [1.000, 1.000] over 1 ops" in printed
     assert "yesterday: as of yesterday" in printed
 
 
@@ -122,10 +122,12 @@ def test_rounds_are_compared_on_one_device_and_with_as_many_candidates_alone() -
         row("yesterday", "elsewhere", shown(1.0, device="another GPU")),
         row("today", "later", shown(9.0)),
         row("yesterday", "later", shown(1.0, number=2)),
+        row("today", "wrong", shown(1.0), shown(1.0)),
+        row("yesterday", "wrong", shown(1.0) | {"right": False}, shown(1.0) | {"right": False}),
     ]
     assert search.compare(rows, "today", "yesterday") == [
-        "round 1 on a GPU, screened: today over yesterday: 2.000 [2.000, 2.000] over 1 ops "
-        "(3.000x and 1.500x in the mean)"
+        "round 1 on a GPU, best of 2, screened: today over yesterday: 2.000 [2.000, 2.000] over 1 ops "
+        "(3.000x and 1.500x in the mean); nothing right in one of them: wrong"
     ]
 
 

@@ -96,6 +96,13 @@ def test_the_calls_that_are_an_op_change_no_identity() -> None:
     assert called.document()["calls"] == ["torch.nn.functional.rms_norm", "LlamaRMSNorm"]
 
 
+def test_a_changed_copy_has_a_digest_of_its_own() -> None:
+    op = parse_op(spec())
+    before = op.digest
+    assert op.model_copy(update={"description": "another"}).digest != before
+    assert op.model_copy().digest == before
+
+
 def test_the_semantic_digest_is_of_what_is_computed() -> None:
     op = parse_op(spec())
     workloads = [{"id": "other", "role": "bench", "axes": {"tokens": 3}}]

@@ -51,14 +51,17 @@ def shown_node(
 def shown_change(node: NodeFacts, parent: NodeFacts | None, *, is_shown: bool = False) -> dict[str, Any]:
     """Return a candidate by its idea and by what it changes in the kernel to build on; nothing of one that is shown.
 
-    Where the two have little in common, or there is no such kernel, the idea's sketch takes the place of code.
+    Where the two have little in common, or there is no such kernel, the idea's sketch takes the place of code, and its
+    code that of an idea which it does not have.
     """
-    found: dict[str, Any] = {"seq": node.seq, "idea": None, "change": None}
+    found: dict[str, Any] = {"seq": node.seq, "is_shown": is_shown, "idea": None, "change": None, "source": None}
+    found["beside"] = parent is not None
     if is_shown:
         return found
     change = None if parent is None else difference(parent.source, node.source)
     details = ("mechanism", "sketch") if change is None else ("mechanism",)
-    return found | {"idea": _shortened(node.idea, details), "change": change}
+    source = node.source if change is None and node.idea is None else None
+    return found | {"idea": _shortened(node.idea, details), "change": change, "source": source}
 
 
 def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[ResolvedWorkload]) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from typing import Any
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import ResolvedWorkload, Verdict
-from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
 from warpsmith.kernels_db.store.exemplars import Exemplar
 from warpsmith.kernels_db.store.pool_file import summary
-from warpsmith.kernels_db.store.structure import structure
+from warpsmith.kernels_db.store.structure import is_known, structure
 from warpsmith.workers.llm.base import ModelRequest, RequestKind, approximate_tokens
 from warpsmith.workers.llm.prompt import facts
 from warpsmith.workers.llm.prompt.candidates import NodeFacts, shown_beside, shown_change, shown_node
@@ -204,7 +203,8 @@ def _need(value: Any, field: str) -> Any:
 def _common(context: RequestContext) -> dict[str, Any]:
     """Return the op's facts for every request: entry point, shapes, tolerance, language rules."""
     op, workloads = context.op, facts.visible(context.workloads)
-    kinds = structure(op) or (frozenset({"other"}) if operations(op.reference) else frozenset())
+    found = structure(op)
+    kinds = found | {"other"} if is_known(op) else frozenset()  # empty: nothing is left out
     sources = [node.source for node in (context.parent, context.other, context.failing) if node is not None]
     return {
         "op": {
@@ -240,7 +240,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
         "kinds": kinds,
-        "products": bool(kinds & {"product", "convolution"}),
+        "orders": "order" in found,
         "copies": shows_copies(context.target, context.language, context.idea, *sources),
         "dependent": shows_dependent_launches(context.target, context.idea),
     }
