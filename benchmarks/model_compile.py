@@ -90,16 +90,24 @@ def _started(case: Case, variant: str, caches: str, kernels: Sequence[str] | Non
         raise ChildFailed(f"{case.name}: {variant}: found no end after {LIMIT_S:.0f} s") from None
     if ran.returncode:
         raise ChildFailed(f"{case.name}: {variant}: exit status {ran.returncode}\n{ran.stderr[-4000:]}")
-    return Start(case.name, variant, caches, **json.loads(ran.stdout.splitlines()[-1]))
+    try:
+        figures = json.loads(ran.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise ChildFailed(f"{case.name}: {variant}: exit status 0, and no figures\n{ran.stderr[-4000:]}") from None
+    return Start(case.name, variant, caches, **figures)
 
 
 def raised(text: str) -> str:
-    """Return the last line of a traceback that names an error; the last line of all where none does."""
+    """Return how a process ended and why: the error that its last traceback names, or its last line."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if _NAMED.match(line)), lines[-1])[: rows.REASON]
+    ended = re.search(r"exit status -?\d+.*$", lines[0])
+    traced = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
+    named = [line for line in lines[traced[-1] + 1 :] if _NAMED.match(line)] if traced else []
+    told = named[-1] if named else lines[-1].strip()
+    return (f"{ended[0]}: {told}" if ended and len(lines) > 1 else told)[: rows.REASON]
 
 
-_NAMED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Interrupt)\b")
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 
 def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
+import math
 import random
 import statistics
 import sys
@@ -100,13 +101,9 @@ def measure(
     """Yield the rows of a case: first of the variants that fail, then of the others. Raises what the model raises."""
     session = Session(case, device)
     model = session.model
-    wide = copy.deepcopy(model).to(torch.float64 if floats_of(model) is torch.float32 else torch.float32)
-    exact = session.steps(wide, session.fresh(wide)).double()
-    del wide
-    release(device)
+    exact = _exact(session)
     eager_cache = session.fresh(model)
-    eager = session.steps(model, eager_cache)
-    eager_error = error_of(eager, exact)
+    eager_error = error_of(session.steps(model, eager_cache), exact)
     calls: dict[str, Call] = {}
     caches, found, compiled_in = {}, {}, {}
     for name in [EAGER, *against, *(kind + mode for mode in modes for kind in (REWRITES, KERNELS))]:
@@ -135,7 +132,13 @@ def measure(
         return session.burst_ms(calls[name], caches[name]) * 1e3
 
     rng = random.Random(0)  # noqa: S311 - the order of measurements
-    samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
+    try:
+        samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
+    except Exception as error:  # noqa: BLE001 - of one of them: which, no measurement in turns can tell
+        why = f"timed in turns with {', '.join(calls)}: {rows.reason(error)}"
+        for name in calls:
+            yield Row(case.name, name, compile_s=compiled_in[name], why=why)
+        return
     medians = {name: statistics.median(samples[name]) for name in calls}
     own = min((mode for mode in against if mode in calls), key=medians.__getitem__, default=None)
     for name, call in calls.items():
@@ -143,6 +146,8 @@ def measure(
         if own is not None:
             row.ratio, row.ci95 = ratio_with_interval(samples[own], samples[name], 0)
         row.error, row.eager_error = error_of(found[name], exact), eager_error
+        if not math.isfinite(row.error):
+            row.error, row.why = None, "its results are no numbers where the model's are"
         row.cache_difference = _apart(caches[name], eager_cache) if case.past and name != EAGER else None
         row.report = call.report().splitlines() if isinstance(call, Optimized) else []
         if profiled and name.startswith(KERNELS):
@@ -150,6 +155,16 @@ def measure(
             spans = model_where.spans_of(lambda: session.call(call, caches[name]), device)  # noqa: B023 - at once
             row.where = model_where.told(spans)
         yield row
+
+
+def _exact(session: Session) -> torch.Tensor:
+    """Return a model's results in a wider dtype, and give the memory of that model back."""
+    wide = copy.deepcopy(session.model)
+    wide = wide.to(torch.float64 if floats_of(wide) is torch.float32 else torch.float32)
+    exact: torch.Tensor = session.steps(wide, session.fresh(wide)).double()
+    del wide
+    release(session.device)
+    return exact
 
 
 def tried(case: Case, device: torch.device, **how: Any) -> Iterator[Row]:
@@ -270,7 +285,7 @@ def _cells(row: Row) -> list[str]:
         f"{row.ms:.3f}",
         ratio,
         interval,
-        f"{row.error:.2e}",
+        "-" if row.error is None else f"{row.error:.2e}",
         of_eager,
         apart,
         f"{row.compile_s:.0f} s",

@@ -88,7 +88,7 @@ class Served(Rows):
         shapes = [each["shape"] for each in spec.PARAMETERS if each["rank"] is not None]
         super().__init__(shapes, spec.VARIABLE_AXES)
         self._numbers = len(spec.PARAMETERS) - len(shapes)
-        self._patterns: dict[str, Kept] = {}
+        self._patterns: dict[tuple[str, str], Kept] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
@@ -104,9 +104,10 @@ class Served(Rows):
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
-        kept = self._patterns.get(device.type)
+        known = device.type, inductor.configuration()  # another mode of Inductor's may decompose otherwise
+        kept = self._patterns.get(known)
         if kept is None:
-            kept = self._patterns[device.type] = Kept.of(self._facts(device))
+            kept = self._patterns[known] = Kept.of(self._facts(device))
         if lead not in kept:
             try:
                 kept.add(lead, self._traced(lead, device))
