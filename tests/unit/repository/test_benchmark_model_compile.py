@@ -36,11 +36,10 @@ def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
 
 def test_of_a_process_that_failed_the_error_is_told() -> None:
     hints = "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n\n"
-    assert model_compile.raised(f"a: b: exit status 1\nTraceback\n  x\nValueError: y{hints}") == "exit status 1: ValueError: y"
+    failed = "a: b: exit status 1\nTraceback\n  x\n"
+    assert model_compile.raised(f"{failed}ValueError: y{hints}") == "exit status 1: ValueError: y"
     chained = "RuntimeError: first\n\nTraceback (most recent call last):\n  x\nwarpsmith.x.NotUsable: found y"
-    assert model_compile.raised(f"a: b: exit status 1\nTraceback\n  x\n{chained}") == (
-        "exit status 1: warpsmith.x.NotUsable: found y"
-    )
+    assert model_compile.raised(failed + chained) == "exit status 1: warpsmith.x.NotUsable: found y"
     assert model_compile.raised("a: b: exit status -9\nUserWarning: z\n  warnings.warn(z)") == (
         "exit status -9: warnings.warn(z)"
     )
