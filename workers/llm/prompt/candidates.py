@@ -39,7 +39,7 @@ def shown_node(
     """Return a candidate with its code; of its idea, beside title and technique, `details` alone where given."""
     found = "It has not been judged."
     if node.verdict is not None:
-        found = feedback(node.verdict, workloads, node.metrics if resources else (), resources=resources)
+        found = feedback(node.verdict, workloads, node.metrics, resources=resources)
     return {
         "seq": node.seq,
         "idea": node.idea if details is None else _shortened(node.idea, details),

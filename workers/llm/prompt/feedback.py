@@ -82,10 +82,9 @@ def feedback(
         lines.append(f"- Tunables, swept by the judge: {describe_sweep(sweep)}; the code has the best as its defaults")
     if (tuned := describe_tuned(verdict["workloads"])) is not None:
         lines.append(f"- Triton's tuner chose: {tuned}; an export ships what it took")
-    if not resources:
-        return "\n".join(lines)
-    lines += [f"- {line}" for line in _kernel_lines(verdict)]
-    lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
+    if resources:
+        lines += [f"- {line}" for line in _kernel_lines(verdict)]
+        lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
     if metrics:
         lines += ["- Nsight Compute, on the largest bench workload, cold caches:", *nsight_metrics.lines(metrics)]
     return "\n".join(lines)
