@@ -27,10 +27,9 @@ from benchmarks.showcase import ROOT, ask, columns, gpu_target, verify_job
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.llm.base import approximate_tokens
 
 STORED = ROOT / "benchmarks" / "results" / "search.json"
-CHARACTERS_A_TOKEN = 4
-"""As agent mode counts tokens."""
 TIMEOUT_S = 120.0
 """Of one command."""
 
@@ -44,8 +43,7 @@ def read(warpsmith: str, arm: str, search: str) -> Row:
     found = tree["search"]
     nodes = [_printed(warpsmith, "node", node["id"]) for node in tree["nodes"] if node["seq"] and node["verdict"]]
     judged = [each for each in map(_screened, nodes) if each is not None]
-    right = [each for each in judged if each["right"]]
-    best = max(right, key=lambda each: float(each["score"]), default=None)
+    best = best_of(judged)
     return {
         "search": search,
         "op": found["op_name"],
@@ -55,7 +53,7 @@ def read(warpsmith: str, arm: str, search: str) -> Row:
         "budget": found["budget"],
         "calls": len(asks),
         "prompt_tokens": {kind: _tokens(asks, kind) for kind in sorted({each["kind"] for each in asks})},
-        "reply_tokens": round(sum(len(each["reply"]) for each in asks) / CHARACTERS_A_TOKEN),
+        "reply_tokens": approximate_tokens(sum(len(each["reply"]) for each in asks)),
         "gpu_seconds": found["spend"]["gpu_seconds"],
         "sweep_seconds": found["spend"].get("sweep_seconds", 0.0),
         "judged": judged,
@@ -78,7 +76,7 @@ def _screened(node: Mapping[str, Any]) -> Row | None:
 def _tokens(asks: Iterable[Mapping[str, Any]], kind: str) -> list[int]:
     """Return the length of each request of a kind, in tokens."""
     lengths = (sum(len(part["content"]) for part in each["messages"]) for each in asks if each["kind"] == kind)
-    return [round(length / CHARACTERS_A_TOKEN) for length in lengths]
+    return [approximate_tokens(length) for length in lengths]
 
 
 def _printed(warpsmith: str, *arguments: str) -> Any:

@@ -55,7 +55,7 @@ def page() -> str:
             arch="sm_90a",
             flags=list(flags),
             for_ideas=False,
-            kinds=frozenset(),
+            products=True,
             sweeps=True,
             copies=True,
             dependent=True,

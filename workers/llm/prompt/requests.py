@@ -240,6 +240,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
         "kinds": kinds,
+        "products": not kinds or bool(kinds & {"product", "convolution"}),
         "orders": "order" in found,
         "copies": shows_copies(context.target, context.language, context.idea, *sources),
         "dependent": shows_dependent_launches(context.target, context.idea),
