@@ -3,7 +3,8 @@
 A block stays and walks tiles of 128 rows of queries. Two threads of the first warpgroup fetch queries, keys and values by TMA;
 each of the two others holds 64 rows' sums and multiplies the next block of keys while the powers of this one are taken. Powers
 are of the scores as they are: a softmax does not depend on the maximum, which only keeps sums in range. Where a row's sum or a
-result leaves the range (or is not finite) the warp computes its 16 rows again with a running maximum.
+result leaves the range (or is not finite) the warp computes its 16 rows again with a running maximum. The first scores of the
+next tile run beside the last values of this one, so that no tile begins or ends with idle tensor cores.
 """
 
 import math
@@ -186,11 +187,28 @@ __device__ __forceinline__ void careful(float (&o)[64], float& l0, float& l1, co
     }
 }
 
+// The powers of a tile's first block, which has a mask.
+template <bool CAUSAL>
+__device__ __forceinline__ void first_powers(float (&s)[64], float& a0, float& a1, float& b0, float& b1, int row, int limit, float scale) {
+    const int t = threadIdx.x % 4;
+    #pragma unroll
+    for (int i = 0; i < 16; i++) {
+        #pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int column = 8 * i + 2 * t + e;
+            s[4 * i + e] = (CAUSAL ? column <= row : column < limit) ? power(s[4 * i + e] * scale) : 0.f;
+            s[4 * i + e + 2] = (CAUSAL ? column <= row + 8 : column < limit) ? power(s[4 * i + e + 2] * scale) : 0.f;
+        }
+        a0 += s[4 * i], a1 += s[4 * i + 1], b0 += s[4 * i + 2], b1 += s[4 * i + 3];
+    }
+}
+
 template <bool CAUSAL>
 __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const CUtensorMap* o_map,
                                        const bf16* q, const bf16* k, const bf16* v, int heads, int length, int section, float scale) {
     extern __shared__ char pool[];
     __shared__ u64 barriers[12];
+    __shared__ Where told[2];  // the tile whose queries are in this place
     const u32 qs = (place(pool) + 1023) & ~1023u, ks = qs + 2 * TILE, vs = ks + 2 * TILE, os = vs + 2 * TILE;
     const u32 q_full = place(barriers), q_empty = q_full + 16, k_full = q_full + 32, k_empty = q_full + 48, v_full = q_full + 64, v_empty = q_full + 80;
     const int tiles = (length + 127) / 128;
@@ -210,10 +228,12 @@ __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorM
             const u32 slots = warp ? vs : ks, full = warp ? v_full : k_full, empty = warp ? v_empty : k_empty;
             const CUtensorMap* map = warp ? v_map : k_map;
             u32 c = 0;
-            for (int round = 0; next<CAUSAL>(round, heads, tiles, section, at); round++) {
+            int round = 0;
+            for (; next<CAUSAL>(round, heads, tiles, section, at); round++) {
                 if (warp == 0) {
                     const u32 bar = q_full + 8 * (round & 1), to = qs + (round & 1) * TILE;
                     wait(q_empty + 8 * (round & 1), (round >> 1 & 1) ^ 1);
+                    told[round & 1] = at;
                     expect(bar, TILE);
                     fetch(to, q_map, 0, at.tile * 128, at.head, bar);
                     fetch(to + BOX, q_map, 64, at.tile * 128, at.head, bar);
@@ -228,6 +248,11 @@ __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorM
                     fetch(to + BOX, map, 64, row, at.head, bar);
                 }
             }
+            if (warp == 0) {  // no tile follows
+                wait(q_empty + 8 * (round & 1), (round >> 1 & 1) ^ 1);
+                told[round & 1].head = -1;
+                arrive(q_full + 8 * (round & 1));
+            }
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
@@ -235,33 +260,25 @@ __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorM
         if (TURNS && mine == 1) allow(1, 256);
         const u32 staging = os + mine * BOX;
         const int within = warp * 16 + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
-        u32 c = 0;
-        for (int round = 0; next<CAUSAL>(round, heads, tiles, section, at); round++) {
-            const int last = CAUSAL ? at.tile : tiles - 1, row = mine * 64 + warp * 16 + g;
+        const int row = mine * 64 + warp * 16 + g, limit = length - (tiles - 1) * 128;
+        float o[64], s[64], a0 = 0.f, a1 = 0.f, b0 = 0.f, b1 = 0.f;
+        u32 p[32], c = 0;
+        #pragma unroll
+        for (int i = 0; i < 64; i++) o[i] = 0.f;
+        wait(q_full, 0);
+        at = told[0];
+        wait(k_full, 0);
+        fence();
+        scores(s, qs + mine * (BOX / 2), ks);
+        settle<0>();
+        pin(s);
+        if (lane == 0) arrive(k_empty);
+        first_powers<CAUSAL>(s, a0, a1, b0, b1, row, limit, scale);
+        pack(p, s);
+        #pragma unroll 1
+        for (int round = 0; at.head >= 0; round++) {
+            const int last = CAUSAL ? at.tile : tiles - 1;
             const u32 queries = qs + (round & 1) * TILE + mine * (BOX / 2);
-            float o[64], s[64], a0 = 0.f, a1 = 0.f, b0 = 0.f, b1 = 0.f;
-            u32 p[32];
-            #pragma unroll
-            for (int i = 0; i < 64; i++) o[i] = 0.f;
-            wait(q_full + 8 * (round & 1), round >> 1 & 1);
-            wait(k_full + 8 * (c & 1), c >> 1 & 1);
-            fence();
-            scores(s, queries, ks + (c & 1) * TILE);
-            settle<0>();
-            pin(s);
-            if (lane == 0) arrive(k_empty + 8 * (c & 1));
-            const int limit = length - last * 128;
-            #pragma unroll
-            for (int i = 0; i < 16; i++) {
-                #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    const int column = 8 * i + 2 * t + e;
-                    s[4 * i + e] = (CAUSAL ? column <= row : column < limit) ? power(s[4 * i + e] * scale) : 0.f;
-                    s[4 * i + e + 2] = (CAUSAL ? column <= row + 8 : column < limit) ? power(s[4 * i + e + 2] * scale) : 0.f;
-                }
-                a0 += s[4 * i], a1 += s[4 * i + 1], b0 += s[4 * i + 2], b1 += s[4 * i + 3];
-            }
-            pack(p, s);
             #pragma unroll 1
             for (int j = 1; j <= last; j++) {
                 const u32 slot = c & 1, phase = c >> 1 & 1, ahead = (c + 1) & 1;
@@ -291,17 +308,33 @@ __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorM
                 pack(p, s);
                 c++;
             }
+            // The last values of this tile beside the first scores of the next one: where none follows those are of what lies there.
+            const u32 slot = c & 1, phase = c >> 1 & 1, ahead = (c + 1) & 1, turn = (round + 1) & 1;
             if (lane == 0) arrive(q_empty + 8 * (round & 1));
-            wait(v_full + 8 * (c & 1), c >> 1 & 1);
+            wait(q_full + 8 * turn, (round + 1) >> 1 & 1);
+            const Where then = told[turn];
+            if (then.head >= 0) wait(k_full + 8 * ahead, (c + 1) >> 1 & 1);
+            if (TURNS) meet(1 + mine, 256);
             pin(p);
             pin(o);
             fence();
-            values(o, p, vs + (c & 1) * TILE);
+            scores(s, qs + turn * TILE + mine * (BOX / 2), ks + ahead * TILE);
+            wait(v_full + 8 * slot, phase);
+            values(o, p, vs + slot * TILE);
+            if (TURNS) allow(2 - mine, 256);
+            settle<1>();
+            pin(s);
+            if (lane == 0 && then.head >= 0) arrive(k_empty + 8 * ahead);
+            float l0 = a0 + a1, l1 = b0 + b1;
+            a0 = a1 = b0 = b1 = 0.f;
+            first_powers<CAUSAL>(s, a0, a1, b0, b1, row, limit, scale);
+            // never stores: a place in the order of memory, so that the powers are taken while the product runs
+            asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}\n" ::"f"((a0 + a1) + (b0 + b1)), "r"(staging) : "memory");
             settle<0>();
             pin(o);
-            if (lane == 0) arrive(v_empty + 8 * (c & 1));
+            if (lane == 0) arrive(v_empty + 8 * slot);
+            pack(p, s);
             c++;
-            float l0 = a0 + a1, l1 = b0 + b1;
             #pragma unroll
             for (int d = 1; d < 4; d *= 2) {
                 l0 += __shfl_xor_sync(0xffffffffu, l0, d);
@@ -336,6 +369,10 @@ __device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorM
                 }
                 asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             }
+
+            #pragma unroll
+            for (int i = 0; i < 64; i++) o[i] = 0.f;
+            at = then;
         }
         if (TURNS && mine == 0) meet(1, 256);
         if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -348,7 +385,7 @@ whole(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtenso
        int heads, int length, int section, float scale) {
     attend<false>(&q_map, &k_map, &v_map, &o_map, q, k, v, heads, length, section, scale);
 }
-""", flags=("-DTURNS=0",))
+""", flags=("-DTURNS=1",))
 
 
 def run(query, key, value, out):

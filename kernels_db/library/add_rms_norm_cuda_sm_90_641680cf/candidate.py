@@ -1,15 +1,9 @@
-"""A block of FEW threads a row where they are few, everything in registers; many rows: bulk slices by warp, or a block a row as well.
+"""Each size by what its sweep led with: 1024 threads a row where each has a multiprocessor, 256 a row, bulk slices by warp.
 
-How many threads share a row is left to a measurement: fewer threads need fewer warps to start and to meet, more have shorter chains.
 An infinite element makes its row NaN, as eager does; finite values whose squares overflow are scaled by zero.
 """
 
 from kernels_db.runtime import cuda
-
-TUNE = {"FEW": [256, 512, 1024], "MANY": [0, 256, 512, 1024]}
-TUNE_WHERE = ("MANY == FEW or MANY == 0 and FEW == 512",)
-FEW = 256
-MANY = 256
 
 kernels = cuda.compile(r"""
 #include <cuda_bf16.h>
@@ -177,8 +171,6 @@ __device__ __forceinline__ void row_of(const uint4* __restrict__ x, const uint4*
 }
 extern "C" __global__ void __launch_bounds__(256, 4)
 norm_row256(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<256>(x, res, w, y); }
-extern "C" __global__ void __launch_bounds__(512, 2)
-norm_row512(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<512>(x, res, w, y); }
 extern "C" __global__ void __launch_bounds__(1024, 1)
 norm_row1024(const uint4* __restrict__ x, const uint4* __restrict__ res, const uint4* __restrict__ w, uint4* __restrict__ y) { row_of<1024>(x, res, w, y); }
 
@@ -249,12 +241,10 @@ def run(x, residual, weight, y):
         return
     if hidden != 8192 or (x.data_ptr() | residual.data_ptr() | weight.data_ptr() | y.data_ptr()) % 16 != 0:
         kernels.norm_any[tokens, 256](x, residual, weight, y, hidden)
-    elif (tokens < 1056 and FEW == 256) or (tokens >= 1056 and MANY == 256):
-        kernels.norm_row256[tokens, 256](x, residual, weight, y)
-    elif (tokens < 1056 and FEW == 512) or (tokens >= 1056 and MANY == 512):
-        kernels.norm_row512[tokens, 512](x, residual, weight, y)
-    elif tokens < 1056 or MANY == 1024:
+    elif tokens <= 132:
         kernels.norm_row1024[tokens, 1024](x, residual, weight, y)
+    elif tokens < 1056:
+        kernels.norm_row256[tokens, 256](x, residual, weight, y)
     else:
         # so much shared memory that 3 rows are resident (96 KiB in flight on a multiprocessor)
         kernels.norm_slices.launch(tokens, 256, x, residual, weight, y, shared_bytes=69632)
