@@ -2,19 +2,23 @@
 
     python -m benchmarks.search read DATA ARM SEARCH... [--warpsmith PATH] [--note TEXT]
     python -m benchmarks.search judge DATA [--ops OP...] [--time-s S] [--output FILE]
+    python -m benchmarks.search screen DATA POOLS [--ops OP...] [--time-s S] [--output FILE]
     python -m benchmarks.search join DATA FILE...
     python -m benchmarks.search [table [DATA] [--markdown]]
 
 `read` takes searches that have ended into DATA, with the code of each one's winner, by the documents that PATH, the
 command line of that arm's version, prints with `--json`. `judge` judges the winners in full on this machine, all arms
-of an op in turns by one judge, so that arms are compared by one clock; `join` brings what was judged in parts together.
-`table` prints the figures, of `benchmarks/results/search.json` where no DATA is named.
+of an op in turns by one judge, so that arms are compared by one clock. `screen` does so with every candidate that
+POOLS/ARM/OP.jsonl has, at level screen, and then judges each arm's best in full; it writes each result at once, so it
+may be ended at any time. `join` brings what was judged in parts together. `table` prints the figures, of
+`benchmarks/results/search.json` where no DATA is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,17 +27,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.policies.statistics import geomean, ratio_interval
+from benchmarks.rescreen import Recorded, Row, as_screened, best_of, recorded, screen
 from benchmarks.showcase import ROOT, ask, columns, gpu_target, verify_job
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS
 from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.llm.base import approximate_tokens
 
 STORED = ROOT / "benchmarks" / "results" / "search.json"
 TIMEOUT_S = 120.0
 """Of one command."""
-
-Row = dict[str, Any]
+ENTRY = ("seq", "round", "technique", "title", "verification", "score", "ci95", "right", "device")
+"""What DATA keeps of a candidate that was screened."""
 
 
 def read(warpsmith: str, arm: str, search: str) -> Row:
@@ -67,10 +73,7 @@ def _screened(node: Mapping[str, Any]) -> Row | None:
     if not screens:
         return None
     told = {name: node[name] for name in ("seq", "round", "technique", "title", "verification")}
-    score = screens[-1]["score"]
-    right = screens[-1]["verdict"] == "accepted" and score is not None and node["verification"] != "failed"
-    where = str(screens[-1]["device"].get("name", "no GPU"))
-    return told | {"score": score, "ci95": screens[-1]["score_ci95"], "right": right, "device": where}
+    return as_screened(told, screens[-1])
 
 
 def _tokens(asks: Iterable[Mapping[str, Any]], kind: str) -> list[int]:
@@ -132,11 +135,6 @@ def parts(row: Row) -> dict[tuple[str, int], list[Row]]:
     return found
 
 
-def best_of(judged: Sequence[Row]) -> Row | None:
-    """Return the fastest right candidate."""
-    return max((each for each in judged if each["right"]), key=lambda each: float(each["score"]), default=None)
-
-
 def _spanned(score: float, ends: Sequence[float]) -> str:
     return f"{score:.3f}x [{ends[0]:.3f}, {ends[1]:.3f}]"
 
@@ -194,8 +192,7 @@ def _ratio(arms: Mapping[str, Mapping[str, list[float]]], one: str, other: str, 
     return [f"{what}: {one} over {other}: {ratio:.3f} [{low:.3f}, {high:.3f}] over {len(shared)} ops ({means}){told}"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Read, judge, join or print; returns the exit status."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="Ways to search, compared.")
     commands = parser.add_subparsers(dest="part")
     reading = commands.add_parser("read", help="take searches that have ended into DATA")
@@ -210,12 +207,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     judging.add_argument("--specs", type=Path, default=ROOT / "examples")
     judging.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
     judging.add_argument("--output", type=Path, help="write the verdicts here and leave DATA as it is")
-    joining = commands.add_parser("join", help="bring verdicts into DATA")
+    screening = commands.add_parser("screen", help="screen recorded candidates together")
+    screening.add_argument("data", type=Path)
+    screening.add_argument("pools", type=Path, metavar="POOLS", help="the directory of ARM/OP.jsonl")
+    screening.add_argument("--ops", nargs="*", help="default: all")
+    screening.add_argument(
+        "--time-s", type=float, default=DEFAULT_LIMITS["time_s"], help="default: as searches have it"
+    )
+    screening.add_argument("--output", type=Path, help="write the results here; default: print them at the end")
+    joining = commands.add_parser("join", help="bring verdicts and screenings into DATA")
     joining.add_argument("data", type=Path)
     joining.add_argument("files", nargs="+", type=Path)
     printing = commands.add_parser("table", help="print the figures")
     printing.add_argument("data", nargs="?", type=Path, default=STORED)
     printing.add_argument("--markdown", action="store_true")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read, judge, screen, join or print; returns the exit status."""
+    parser = _parser()
     given = sys.argv[1:] if argv is None else argv
     arguments = parser.parse_args(given or ["table"])
     if arguments.part != "read" and arguments.data != STORED and not arguments.data.is_file():
@@ -238,12 +249,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments.output:
             _join(data["rows"], found)
             _write(arguments.data, data)
+    elif arguments.part == "screen":
+        chosen = [row for row in data["rows"] if not arguments.ops or row["op"] in arguments.ops]
+        return _screen_all(chosen, arguments.pools, arguments.time_s, arguments.output)
     elif arguments.part == "join":
         for file in arguments.files:
             _join(data["rows"], json.loads(file.read_text("utf-8")))
         _write(arguments.data, data)
     else:
         _print(data, arguments.markdown)
+    return 0
+
+
+def _screen_all(rows: Sequence[Row], pools: Path, time_s: float, output: Path | None) -> int:
+    """Screen what the pools hold and write each result; an interrupt ends it with status 130, and what there is."""
+    found: dict[str, list[Recorded]] = {}
+    for row in sorted(rows, key=lambda each: each["op"]):
+        pool = pools / row["arm"] / f"{row['op']}.jsonl"
+        try:
+            found[row["search"]] = recorded(row, pool)
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"{pool}: {error}") from error
+        print(f"{row['op']} {row['arm']}: {len(found[row['search']])} candidates", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started with it ignored
+    results: list[Row] = []
+    try:
+        for result in screen(rows, found, time_s):
+            if result not in results:
+                results.append(result)
+            if output:
+                _write(output, results)
+            score = "-" if result.get("score") is None else _spanned(result["score"], result["ci95"])
+            told = result["verdict"]["reason"] if result.get("verdict") else result.get("error") or result["reason"]
+            print(result["op"], result["arm"], f"#{result['seq']}", score, told, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted after {len(results)} candidates", file=sys.stderr)
+        return 130
+    finally:
+        if results and not output:
+            print(json.dumps(results, indent=1))
     return 0
 
 
@@ -268,11 +312,19 @@ def _put(rows: list[Row], row: Row) -> None:
 
 
 def _join(rows: Sequence[Row], found: Iterable[Row]) -> None:
-    verdicts = {each["search"]: each["verdict"] for each in found}
-    for row in rows:
-        verdict = verdicts.get(row["search"])
-        if verdict is not None:
-            row["verdict"] = verdict
+    """Bring verdicts into the rows of their searches, and screenings, in place of those on the same device."""
+    by_search = {row["search"]: row for row in rows}
+    for each in found:
+        row = by_search.get(each["search"])
+        if row is None:
+            continue
+        if "right" in each:
+            own = each["seq"], each["device"]
+            kept = [one for one in row["judged"] if (one["seq"], one["device"]) != own]
+            row["judged"] = sorted([*kept, {name: each[name] for name in ENTRY}], key=lambda one: one["seq"])
+        if each.get("verdict") is not None:
+            row["verdict"] = each["verdict"]
+            row["source"] = each.get("source", row["source"])
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -283,7 +335,9 @@ def _load(file: Path) -> dict[str, Any]:
 
 def _write(file: Path, data: Any) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    partial = file.with_name(f"{file.name}.partial")
+    partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    partial.replace(file)  # whole, whenever an interrupt comes
 
 
 if __name__ == "__main__":

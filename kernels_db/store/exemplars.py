@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
+from warpsmith.kernels_db.store.exemplar import Exemplar
 from warpsmith.kernels_db.store.lineage import last_idea
 from warpsmith.kernels_db.store.records import parsed
 from warpsmith.kernels_db.store.structure import LEAST, likeness, structure
@@ -36,28 +36,6 @@ class _Made(NamedTuple):
 
 
 _MADE: dict[str, _Made | None] = {}
-
-
-@dataclass(frozen=True)
-class Exemplar:
-    """A verified kernel that surely beat every baseline, and the idea that it won by.
-
-    op, description: of its op. speedup, low, high: over the fastest baseline, with the 95 % interval. share: of the
-    physical limit, None where it is not known. idea: of its lineage, by `last_idea`. shared: the features that both ops
-    have.
-    """
-
-    kernel_id: str
-    op: str
-    description: str
-    target: str
-    source: str
-    speedup: float
-    low: float
-    high: float
-    share: float | None
-    idea: Mapping[str, Any]
-    shared: tuple[str, ...]
 
 
 def find_exemplars(

@@ -8,7 +8,7 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.kernels_db.store.exemplars import Exemplar
+from warpsmith.kernels_db.store.exemplar import Exemplar
 from warpsmith.workers.llm.prompt.candidates import NodeFacts
 from warpsmith.workers.llm.prompt.requests import LedgerEntry, RequestContext
 from warpsmith.workers.llm.reply.parsing import Lesson

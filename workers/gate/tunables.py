@@ -17,6 +17,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from warpsmith.workers.gate.problems import Problem
 
@@ -83,6 +84,18 @@ def tunable_problems(tree: ast.Module) -> list[Problem]:
     except BadTunables as bad:
         return [bad.problem]
     return []
+
+
+@lru_cache(maxsize=1024)  # each of the steps that wait is looked at again for every other that is taken
+def has_configurations(source: str) -> bool:
+    """Check whether a sweep of `source` has something to choose from."""
+    if TUNE not in source:
+        return False
+    try:
+        found = read_tunables(ast.parse(source))
+    except (SyntaxError, ValueError):  # the gate says what is wrong with it
+        return False
+    return found is not None and len(found.configurations) > 1
 
 
 def specialise(source: str, chosen: Mapping[str, int]) -> str:

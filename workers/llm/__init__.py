@@ -11,7 +11,8 @@ variant, and the idea's text where the policy has ideas; `repair`: the digest of
 round, and how often ideas were asked for. Measured numbers are left out, so a pool replays on any machine.
 
 A search's `model` document is {"provider": "openai", "model"?, "base_url"?}, {"provider": "replay", "pool": ID} or
-{"provider": "agent", "pool"?: ID}; with a pool an agent is asked only what the pool does not hold. `check_model` raises
+{"provider": "agent", "pool"?: ID}; with a pool an agent is asked only what the pool does not hold. `check_model` and
+`open_model` are in `providers.factory`: they need the database, which requests and replies do not. `check_model` raises
 SpecError. A key never enters the database, and the key of the settings goes to the configured endpoint alone.
 """
 
@@ -24,7 +25,6 @@ from warpsmith.workers.llm.base import (
     ModelUnavailable,
     PoolMiss,
 )
-from warpsmith.workers.llm.providers.factory import check_model, open_model
 
 __all__ = [
     "AskPending",
@@ -34,6 +34,4 @@ __all__ = [
     "ModelRequest",
     "ModelUnavailable",
     "PoolMiss",
-    "check_model",
-    "open_model",
 ]

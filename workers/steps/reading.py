@@ -6,7 +6,8 @@ from sqlalchemy import select
 
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.exemplars import Exemplar, find_exemplars
+from warpsmith.kernels_db.store.exemplar import Exemplar
+from warpsmith.kernels_db.store.exemplars import find_exemplars
 from warpsmith.kernels_db.store.records import parsed
 from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.workers.steps.values import Work

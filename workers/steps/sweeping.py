@@ -7,15 +7,12 @@ runs; what it did not hold is there for the next.
 
 from __future__ import annotations
 
-import ast
-from functools import lru_cache
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, find_leaders
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.gate.tunables import TUNE, read_tunables
+from warpsmith.workers.gate.tunables import has_configurations
 from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 
 SHARE = "sweep_s"
@@ -66,14 +63,4 @@ def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
 def _may_sweep(session: Session, attempt: AttemptRow, node: NodeRow) -> bool:
     if attempt.kind == "verify":
         return bool(leaders_of(session, node))
-    return node.source is not None and TUNE in node.source and _has_configurations(node.source)
-
-
-@lru_cache(maxsize=1024)  # each of the steps that wait is looked at again for every other that is taken
-def _has_configurations(source: str) -> bool:
-    """Check whether a sweep has something to choose from."""
-    try:
-        found = read_tunables(ast.parse(source))
-    except (SyntaxError, ValueError):  # the gate says what is wrong with it
-        return False
-    return found is not None and len(found.configurations) > 1
+    return node.source is not None and has_configurations(node.source)

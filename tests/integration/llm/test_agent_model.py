@@ -12,7 +12,8 @@ from tests.services import DATABASES, MIGRATED
 from tests.support.model_rows import REQUEST, add_search, migrated
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow
-from warpsmith.workers.llm import AskPending, Model, open_model
+from warpsmith.workers.llm import AskPending, Model
+from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.settings import Settings
 
 

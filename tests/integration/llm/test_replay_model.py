@@ -11,7 +11,8 @@ from tests.services import DATABASES, MIGRATED
 from tests.support.model_rows import REQUEST, add_pool, migrated
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from warpsmith.workers.llm import AskPending, PoolMiss, open_model
+from warpsmith.workers.llm import AskPending, PoolMiss
+from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.settings import Settings
 
 HEADER = PoolHeader("layer_norm", "a" * 64, "cpu:x86_64", "cpp", "somebody", 1.7e9, "0.1.0", {}, {})

@@ -11,7 +11,8 @@ from tests import REPOSITORY
 from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.spec.op import Op, Target, load_op, parse_op
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.exemplars import MOST_OF_AN_OP, NEARLY_AS_ALIKE, Exemplar, find_exemplars
+from warpsmith.kernels_db.store.exemplar import Exemplar
+from warpsmith.kernels_db.store.exemplars import MOST_OF_AN_OP, NEARLY_AS_ALIKE, find_exemplars
 from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.structure import likeness, structure
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, KernelRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from warpsmith.kernels_db.store.exemplars import Exemplar
+from warpsmith.kernels_db.store.exemplar import Exemplar
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN
 from warpsmith.workers.llm.prompt.facts import significant
 from warpsmith.workers.text import middle_cut, one_line

@@ -14,7 +14,7 @@ from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
-from warpsmith.kernels_db.store.exemplars import Exemplar
+from warpsmith.kernels_db.store.exemplar import Exemplar
 from warpsmith.kernels_db.store.pool_file import summary
 from warpsmith.kernels_db.store.structure import is_known, structure
 from warpsmith.workers.llm.base import ModelRequest, RequestKind, approximate_tokens
