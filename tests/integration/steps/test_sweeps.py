@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, SearchRow, VerdictRow
 from warpsmith.service.api.kernel_export import check_exportable, collect_kernel
 from warpsmith.workers import steps
+from warpsmith.workers.gate import tunables
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import Tunables, read_tunables, specialise
 from warpsmith.workers.llm.prompt.requests import build
@@ -26,7 +27,6 @@ from warpsmith.workers.queue.judge_step import job_of
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
-from warpsmith.workers.steps import sweeping
 from warpsmith.workers.steps.winners import keep_winner
 
 SOURCE = """
@@ -160,7 +160,7 @@ def test_of_many_that_wait_each_candidate_is_read_once(driver: Driver, monkeypat
         read.append(tree)
         return read_tunables(tree)
 
-    monkeypatch.setattr(sweeping, "read_tunables", read_and_count)
+    monkeypatch.setattr(tunables, "read_tunables", read_and_count)
     shares = [driver.claim(attempt_id, f"worker {number}").sweep_s for number, attempt_id in enumerate(screenings)]
     assert shares == pytest.approx([40.0 / 6] * 6)
     assert len(read) == len(tuned)
