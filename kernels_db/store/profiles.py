@@ -1,8 +1,9 @@
 """Profiles of nodes: requested, taken by a worker, finished.
 
 Nothing here touches a search's state. A row's `document` is the result: {"reason", "workload", "calls", "rows",
-"device", "nsight", "source_sha256"}. A message or a worker that is lost costs asking once more: the lease is as long
-as the judge may take, is not renewed, and nothing brings back one that ran out.
+"device", "nsight", "source_sha256"}, and "bundle" of one that came in a bundle, which holds it until it is merged or
+dropped (`workers.steps.requested`). A message or a worker that is lost costs asking once more: the lease is as long as
+the judge may take, is not renewed, and nothing brings back one that ran out.
 """
 
 from __future__ import annotations
@@ -109,7 +110,11 @@ def claim_profile(session: Session, profile_id: str, owner: str, lease_s: float,
     """Take a pending profile for `lease_s` seconds; None where it is not to be had."""
     if not leases.claim(session, ProfileRow, profile_id, owner, lease_s, now):
         return None
-    row = session.get_one(ProfileRow, profile_id)
+    return build_profile_work(session, session.get_one(ProfileRow, profile_id))
+
+
+def build_profile_work(session: Session, row: ProfileRow) -> ProfileWork:
+    """Build the work of a profile, on the code that its node has now."""
     node, search = session.get_one(NodeRow, row.node_id), session.get_one(SearchRow, row.search_id)
     spec = session.get_one(OpRow, search.op_id).spec
     return ProfileWork(row.id, node.id, spec, search.target, node.language or search.language, node.source or "")
@@ -139,5 +144,5 @@ def finish_profile(
 
 
 def _is_open(row: ProfileRow, now: float) -> bool:
-    until = row.lease_expires_at
-    return row.state == "pending" or (row.state == "running" and until is not None and until > now)
+    until = row.lease_expires_at  # None of one that is out in a bundle, which no time ends
+    return row.state == "pending" or (row.state == "running" and (until is None or until > now))

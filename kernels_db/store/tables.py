@@ -339,20 +339,23 @@ class TryRow(Leased):
 class BundleJobRow(Base):
     """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once.
 
-    `screening`: of a verification that is judged only where the screening with that nonce comes out best; until it is
-    merged, `attempt_id` is that screening's step.
+    It is of a step or of a profile. `screening`: of a verification that is judged only where the screening with that
+    nonce comes out best; until it is merged, `attempt_id` is that screening's step. `source_sha256`: of a profile, the
+    code that it is of.
     """
 
     __tablename__ = "bundle_jobs"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     bundle_id: Mapped[str] = mapped_column(String(32), index=True)
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
-    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), index=True)
+    attempt_id: Mapped[str | None] = mapped_column(ForeignKey("attempts.id"), index=True)
+    profile_id: Mapped[str | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     job_digest: Mapped[str] = mapped_column(String(64))
     workloads: Mapped[list[str] | None] = mapped_column(Document)  # their ids; None: it left before they were kept
     created_at: Mapped[float]
     merged_at: Mapped[float | None]
     screening: Mapped[str | None] = mapped_column(String(32))
+    source_sha256: Mapped[str | None] = mapped_column(String(64))
 
 
 def _created_at(context: DefaultExecutionContext) -> Any:

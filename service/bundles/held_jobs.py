@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, ProfileRow
 from warpsmith.service.documents.bundles import UnjudgedJob
 from warpsmith.workers.steps.bundling import owner_of, unjudged
 
 
 @dataclass(frozen=True)
 class HeldJobs:
-    """Of a bundle's jobs, those whose step it still holds, and how many of these its host could not judge."""
+    """Of a bundle's jobs, those that it still holds, and how many steps of these its host could not judge."""
 
     out: int
     unjudged: int
@@ -27,11 +27,13 @@ def count_held_jobs(session: Session, bundle_ids: Sequence[str]) -> dict[str, He
     Leaves out bundles that hold nothing.
     """
     owners = [owner_of(bundle_id) for bundle_id in bundle_ids]
+    held = or_(*(and_(table.state == "running", table.owner.in_(owners)) for table in (AttemptRow, ProfileRow)))
     query = (
         select(BundleJobRow.bundle_id, func.count(), func.count(AttemptRow.error))
-        .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
+        .outerjoin(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
+        .outerjoin(ProfileRow, ProfileRow.id == BundleJobRow.profile_id)
         .where(BundleJobRow.bundle_id.in_(bundle_ids), BundleJobRow.screening.is_(None))
-        .where(BundleJobRow.merged_at.is_(None), AttemptRow.state == "running", AttemptRow.owner.in_(owners))
+        .where(BundleJobRow.merged_at.is_(None), held)
         .group_by(BundleJobRow.bundle_id)
     )
     return {bundle_id: HeldJobs(out, unjudged) for bundle_id, out, unjudged in session.execute(query)}

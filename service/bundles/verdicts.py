@@ -38,11 +38,13 @@ TICKET = {
     "nonce": r"bj_[0-9a-z]{26}",
     "bundle_id": r"bn_[0-9a-z]{26}",
     "search_id": r"sr_[0-9a-z]{1,29}",
-    "attempt_id": r"at_[0-9a-z]{1,29}",
+    "attempt_id": r"(at|pf)_[0-9a-z]{1,29}",
     "job_digest": r"[0-9a-f]{64}",
     "signature": r"[0-9a-f]{64}",
 }
 MOST_FACTS, LONGEST_FACT = 8, 300
+MOST_ROWS, LONGEST_NAME = 100, 300
+"""Limits of a profile's tables, above those that the judge itself has."""
 NOT_FINITE = ("nan", "inf", "-inf")
 BY_THE_SERVICE = "bundle"
 """The field of a verdict for its origin; the service alone writes it."""
@@ -143,8 +145,8 @@ def check_verdict(verdict: Verdict) -> None:
     _check_names(Verdict, cast("dict[str, Any]", verdict), "verdict.")
     if BY_THE_SERVICE in verdict:
         raise BrokenDocument("verdict.bundle", "a provenance", "none: the service writes it")
-    if verdict["level"] in ("profile", "compile"):
-        raise BrokenDocument("verdict.level", verdict["level"], f"one of {', '.join(get_args(Level)[:3])}")
+    if verdict["level"] == "compile":
+        raise BrokenDocument("verdict.level", verdict["level"], f"one of {', '.join(get_args(Level)[:4])}")
     check(_Compile | None, verdict["compile"], "verdict.compile")
     check(_Device, verdict["device"], "verdict.device")
     check(_Sandbox, verdict["sandbox"], "verdict.sandbox")
@@ -166,6 +168,7 @@ def check_verdict(verdict: Verdict) -> None:
     _check_score(verdict)
     _check_host_time(verdict)
     _check_sweep(verdict)
+    _check_profile(verdict)
     seen: set[str] = set()
     for position, workload in enumerate(verdict["workloads"]):
         path = f"verdict.workloads[{position}]"
@@ -215,6 +218,30 @@ def _check_sweep(verdict: Verdict) -> None:
     for position, entry in enumerate(() if sweep is None else sweep["configurations"]):
         for name, value in entry["time_us"].items():
             _check_range(value, f"verdict.sweep.configurations[{position}].time_us.{name}")
+
+
+def _check_profile(verdict: Verdict) -> None:
+    """Check what a profile tells: its names stand in tables, and Nsight Compute's metrics in requests."""
+    if verdict["level"] == "profile" and verdict["verdict"] == "accepted":
+        raise BrokenDocument("verdict.verdict", "accepted", "another one: a profile decides nothing")
+    profile = verdict.get("profile")
+    if profile is None:
+        return
+    if verdict["level"] != "profile":
+        raise BrokenDocument("verdict.profile", "some", f"none at level {verdict['level']}")
+    kernels = profile.get("nsight", {"kernels": []})["kernels"]
+    for name, rows in (("rows", profile["rows"]), ("nsight.kernels", kernels)):
+        if len(rows) > MOST_ROWS:
+            raise BrokenDocument(f"verdict.profile.{name}", f"{len(rows)} of them", f"at most {MOST_ROWS}")
+    for position, row in enumerate(profile["rows"]):
+        path = f"verdict.profile.rows[{position}]"
+        if len(row["name"]) > LONGEST_NAME:
+            raise BrokenDocument(f"{path}.name", f"{len(row['name'])} characters", f"at most {LONGEST_NAME}")
+        for name, value in (("count", row["count"]), ("total_us", row["total_us"]), ("mean_us", row["mean_us"])):
+            _check_range(value, f"{path}.{name}", least=0.0)
+    for position, kernel in enumerate(kernels):
+        for name, value in kernel["metrics"].items():
+            _check_range(value, f"verdict.profile.nsight.kernels[{position}].metrics.{name}"[:200], least=0.0)
 
 
 def _check_workload(workload: WorkloadVerdict, path: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sqlalchemy import case, func, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ProfileRow, SearchRow, WorkerRow
 from warpsmith.service.documents.searches import WaitingFor
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
@@ -31,6 +31,7 @@ def list_waiting(session: Session, search: SearchRow, now: float, alive_after_s:
     found.extend(_describe_running(session, search))
     if search.state != "paused":
         found.extend(_describe_pending(session, search, now, alive_after_s))
+    found.extend(_describe_requested(session, search, now, alive_after_s))
     return found
 
 
@@ -98,7 +99,6 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
             )
         )
     due = [row for row in pending if row.not_before <= now]
-    alive = session.execute(select(WorkerRow.role, WorkerRow.target).where(*serves(now - alive_after_s))).tuples().all()
     by_role: dict[Literal["model", "judge"], list[AttemptRow]] = {
         "model": [row for row in due if row.kind in MODEL_STEPS],
         "judge": [row for row in due if row.kind not in MODEL_STEPS],
@@ -106,8 +106,7 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
     for role, steps in by_role.items():
         if not steps:
             continue
-        served = any(name == role and (role == "model" or target in (search.target, None)) for name, target in alive)
-        if served:
+        if _is_served(session, search, role, now, alive_after_s):
             found.append(
                 WaitingFor(
                     what="step",
@@ -127,6 +126,36 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
                 )
             )
     return found
+
+
+def _describe_requested(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+    """Describe profiles that a bundle holds, or that wait for one since no live worker takes them."""
+    query = select(ProfileRow.state, func.count()).where(
+        ProfileRow.search_id == search.id,
+        or_(
+            ProfileRow.state == "pending",
+            and_(ProfileRow.state == "running", ProfileRow.owner.startswith(owner_of(""))),
+        ),
+    )
+    counts = dict(session.execute(query.group_by(ProfileRow.state)).tuples().all())
+    found = []
+    if away := counts.get("running", 0):
+        detail = f"{_format_count(away, 'profile')} in a bundle: warpsmith merge DIR brings the result"
+        found.append(WaitingFor(what="judge", count=away, detail=detail))
+    waiting = counts.get("pending", 0)
+    if waiting and not _is_served(session, search, "judge", now, alive_after_s):
+        detail = f"no live judge worker for {search.target}: {_format_count(waiting, 'profile')} asked for"
+        found.append(WaitingFor(what="worker", role="judge", count=waiting, detail=detail))
+    return found
+
+
+def _is_served(
+    session: Session, search: SearchRow, role: Literal["model", "judge"], now: float, alive_after_s: float
+) -> bool:
+    """Check whether a live worker takes the search's steps of this role."""
+    of_role = (WorkerRow.role == role, *serves(now - alive_after_s))
+    targets = session.scalars(select(WorkerRow.target).where(*of_role).distinct()).all()
+    return any(role == "model" or target in (search.target, None) for target in targets)
 
 
 def _format_count(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import JobLimits, Verdict, VerifiedConfiguration
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import specialise
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.steps import Work
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.profiles import (
     ProfileWork,
@@ -22,10 +21,12 @@ from warpsmith.kernels_db.store.quotas import DEVICE_SECONDS, find_reached
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.judge.nsight import access
-from warpsmith.workers.judging.submission import limits_of, record_job
+from warpsmith.workers.judging.submission import limits_of
+from warpsmith.workers.queue.jobs import profile_job
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
+from warpsmith.workers.steps.requested import read_profile
 from warpsmith.workers.steps.rows import plain
 
 logger = log.get(__name__)
@@ -75,34 +76,13 @@ def _has_ncu(settings: Settings) -> bool:
     return access.find(settings.ncu) is not None and access.permission() != "refused"
 
 
-def profile_job(work: ProfileWork, settings: Settings) -> Job:
-    """Build the judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
-    candidate = work.language, work.source
-    return record_job(work.op, work.target, "profile", candidate, limits_of(settings))
-
-
-def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Read what is stored of a verdict on `source`: the table, and the trace.
-
-    Without a table, the reason why there is none.
-    """
-    device = verdict["device"].get("name")
-    found = verdict.get("profile")
-    if found is None:
-        return plain({"reason": verdict["reason"], "device": device}), None
-    told = {"workload": found["workload"], "calls": found["calls"], "rows": found["rows"], "device": device}
-    if "nsight" in found:
-        told |= {"nsight": found["nsight"], "source_sha256": source_sha256(source)}
-    return plain(told), plain(found["trace"])
-
-
 def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None, float]:
-    """Return what `told_of` reads, and the seconds for which the judge held the device."""
+    """Return what `read_profile` reads, and the seconds for which the judge held the device."""
     from warpsmith.workers.judge.protocol.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
-        verdict = here.judge_job(profile_job(work, here.settings))
-        return *told_of(verdict, work.source), verdict["seconds"].get("exclusive", 0.0)
+        verdict = here.judge_job(profile_job(work, limits_of(here.settings)))
+        return *read_profile(verdict, source_sha256(work.source)), verdict["seconds"].get("exclusive", 0.0)
     except (SpecErrors, JudgeError) as error:
         return {"reason": str(plain(str(error)))}, None, 0.0
     except Exception as error:

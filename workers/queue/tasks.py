@@ -24,7 +24,7 @@ from warpsmith.workers.queue import dispatch, process
 from warpsmith.workers.queue.celery_app import app
 from warpsmith.workers.queue.configurations import verify_configurations
 from warpsmith.workers.queue.import_task import perform_import
-from warpsmith.workers.queue.judge_step import job_of, summary
+from warpsmith.workers.queue.jobs import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.model_step import ModelStep
 from warpsmith.workers.queue.poison import names_row

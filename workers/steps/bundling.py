@@ -1,4 +1,4 @@
-"""Bundles: judge steps for a host that the service cannot reach.
+"""Bundles: judge steps for a host that the service cannot reach, and profiles that wait for such a host (`requested`).
 
 They leave as jobs and come back as verdicts. With each screening goes the full verification of its candidate, for
 which no step is open: the host does that of its best (`judge.protocol.verifications`), and merging opens the step.
@@ -17,8 +17,8 @@ Signatures are the caller's business: nothing here knows a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
@@ -28,10 +28,13 @@ from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
+from warpsmith.kernels_db.store.profiles import ProfileWork, build_profile_work, source_sha256
+from warpsmith.kernels_db.store.table_base import Leased
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, ProfileRow, SearchRow
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
+from warpsmith.workers.steps.requested import Requested, fail_requested, list_requested, put_requested_back
 from warpsmith.workers.steps.rows import Held, add_event, lock_search, message, put_back, signed
 from warpsmith.workers.steps.sweeping import reserve_sweep
 from warpsmith.workers.steps.values import Message, Work, WrongState
@@ -45,10 +48,13 @@ JUDGED = ("judge", "verify")
 Then = Literal["queue", "fail"]
 """What becomes of steps that a bundle held."""
 
+MakeJob: TypeAlias = Callable[[Work | ProfileWork], Job]
+"""Builds the judge's job of what a bundle takes; raises SpecErrors where the judge cannot do it."""
+
 
 @dataclass(frozen=True)
 class Taken:
-    """A bundle, and how many steps still wait. Times in epoch seconds.
+    """A bundle, and how much still waits. Times in epoch seconds.
 
     Its jobs are in the order in which they waited.
     """
@@ -77,8 +83,9 @@ class Verification:
 class GivenBack:
     """The result of dropping a bundle.
 
-    It counts the steps that returned to the queue, those that failed, and the jobs that had their verdicts, which stay;
-    of a screening and the verification that came along the screening alone, as lists of bundles do.
+    It counts what returned to the queue, the steps that failed, and the jobs that had their verdicts, which stay; of a
+    screening and the verification that came along the screening alone, as lists of bundles do. messages: of steps;
+    profiles: of profiles.
     """
 
     bundle_id: str
@@ -87,6 +94,7 @@ class GivenBack:
     failed: int
     merged: int
     messages: list[Message]
+    profiles: list[Message] = field(default_factory=list)
 
 
 def owner_of(bundle_id: str) -> str:
@@ -94,9 +102,9 @@ def owner_of(bundle_id: str) -> str:
     return f"bundle:{bundle_id}"
 
 
-def is_held(attempt: AttemptRow, bundle_id: str) -> bool:
-    """Check whether the bundle holds the step."""
-    return attempt.state == "running" and attempt.owner == owner_of(bundle_id)
+def is_held(row: Leased, bundle_id: str) -> bool:
+    """Check whether the bundle holds the step or profile."""
+    return row.state == "running" and row.owner == owner_of(bundle_id)
 
 
 def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
@@ -112,32 +120,26 @@ def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
 def take_jobs(
     db: Database,
     search_id: str,
-    make_job: Callable[[Work], Job],
+    make_job: MakeJob,
     now: float,
     *,
     most_bytes: int,
     also: Callable[[Session, Taken], None],
     by: str | None = None,
 ) -> Taken:
-    """Take the search's steps that wait for a judge.
+    """Take what waits for a judge of the search's target: its steps while it runs, and profiles of its nodes.
 
-    It takes at most MOST_JOBS and, beyond the first, `most_bytes` of jobs. A step that a limit of the search or the
-    op's spec rules out fails, as it would at a worker. `also` runs in the same transaction. Raises LookupError;
-    WrongState where the search does not run or nothing waits.
+    It takes at most MOST_JOBS and, beyond the first, `most_bytes` of jobs, in the order in which they were asked for. A
+    step that a limit of the search or the op's spec rules out fails, as it would at a worker. `also` runs in the same
+    transaction. Raises LookupError; WrongState where nothing waits.
     """
     with db.writing() as session:
         search = lock_search(session, search_id)
-        if search.state != "running":
+        waiting = _list_waiting(session, search)
+        if not waiting and search.state != "running":
             raise WrongState(f"search {search_id}", search.state, "running: only then do steps wait for a judge")
-        waiting = session.scalars(
-            select(AttemptRow)
-            .join(NodeRow, NodeRow.id == AttemptRow.node_id)
-            .where(AttemptRow.search_id == search_id, AttemptRow.state == "pending", AttemptRow.kind.in_(JUDGED))
-            .where(NodeRow.mark.is_distinct_from("banned"))
-            .order_by(AttemptRow.created_at, AttemptRow.id)
-        ).all()
         if not waiting:
-            raise WrongState(f"search {search_id}", "no step that waits for a judge", "at least one")
+            raise WrongState(f"search {search_id}", "no step that waits for a judge, and no profile", "at least one")
         taken = Taken(
             bundle_id=new_id("bn"),
             search_id=search_id,
@@ -149,9 +151,9 @@ def take_jobs(
             champion=_find_champion(session, search),
             left=0,
         )
-        left = _take(db, session, search, list(waiting), make_job, taken, most_bytes)
+        left = _take(db, session, search, waiting, make_job, taken, most_bytes)
         taken = replace(taken, left=left)
-        if taken.jobs:
+        if taken.jobs and search.state not in ENDED:  # nothing comes after the event that ends a search
             add_event(
                 session, search, "bundle.created", now, bundle_id=taken.bundle_id, jobs=len(taken.jobs), **signed(by)
             )
@@ -159,48 +161,88 @@ def take_jobs(
         return taken
 
 
+def _list_waiting(session: Session, search: SearchRow) -> list[AttemptRow | Requested]:
+    """Return what waits for a judge, in the order in which it was asked for; steps only while the search runs."""
+    waiting: list[AttemptRow | Requested] = list(list_requested(session, search))
+    if search.state == "running":
+        of_search = (AttemptRow.search_id == search.id, AttemptRow.state == "pending", AttemptRow.kind.in_(JUDGED))
+        query = select(AttemptRow).join(NodeRow, NodeRow.id == AttemptRow.node_id).where(*of_search)
+        waiting += session.scalars(query.where(NodeRow.mark.is_distinct_from("banned")))
+    return sorted(waiting, key=lambda row: (row.created_at, row.id))
+
+
 def _take(
     db: Database,
     session: Session,
     search: SearchRow,
-    waiting: list[AttemptRow],
-    make_job: Callable[[Work], Job],
+    waiting: Sequence[AttemptRow | Requested],
+    make_job: MakeJob,
     taken: Taken,
     most_bytes: int,
 ) -> int:
-    """Take steps for `taken` while there is room; returns how many are left."""
+    """Take what there is room for into `taken`; returns how many are left."""
     now, size = taken.created_at, 0
     root_id = session.scalars(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
     place = Place(session.get_one(OpRow, search.op_id).spec, root_id)
-    for position, attempt in enumerate(waiting):
-        node = session.get_one(NodeRow, attempt.node_id)
-        reserve_sweep(session, search, attempt)
-        work = build_work(session, search, node, attempt, place)
-        try:
-            capped = refusal(db, work, now)
-            job = None if capped is not None else make_job(work)
-        except SpecErrors as error:
-            job, capped = None, str(error)
-        if job is None:
-            fail_step(session, Held(search, node, attempt), capped or "", now)
-            if search.state in ENDED:
-                return 0
+    for position, row in enumerate(waiting):
+        if row.state != "pending":  # a step before it failed, and with it the search
             continue
-        further = _make_verification(work, make_job) if work.level == "screen" else None
-        size += sum(len(canonical(one)) for one in (job, further) if one is not None)
+        if isinstance(row, AttemptRow):
+            found = _make_step_jobs(db, session, search, row, make_job, place, now)
+        else:
+            found = _make_requested_job(session, row, make_job, now)
+        if found is None:
+            continue
+        job, further = found
+        size += sum(len(canonical(one)) for one in found if one is not None)
         if taken.jobs and (size > most_bytes or len(taken.jobs) == MOST_JOBS):
             return len(waiting) - position
-        ticket = _sign_out(session, taken, attempt, job)
-        leases.lend(attempt, owner_of(taken.bundle_id), now)
-        attempt.error = None
+        ticket = _sign_out(session, taken, row, job)
+        leases.lend(row, owner_of(taken.bundle_id), now)
         taken.jobs.append((ticket, job))
         if further is not None:
-            of_it = _sign_out(session, taken, attempt, further, screening=ticket["nonce"])
+            of_it = _sign_out(session, taken, row, further, screening=ticket["nonce"])
             taken.verifications.append(Verification(of_it, further, ticket["nonce"]))
     return 0
 
 
-def _make_verification(work: Work, make_job: Callable[[Work], Job]) -> Job | None:
+def _make_step_jobs(
+    db: Database,
+    session: Session,
+    search: SearchRow,
+    attempt: AttemptRow,
+    make_job: MakeJob,
+    place: Place,
+    now: float,
+) -> tuple[Job, Job | None] | None:
+    """Build the job of a step, and of a screening the verification that goes with it; None where the step fails."""
+    node = session.get_one(NodeRow, attempt.node_id)
+    reserve_sweep(session, search, attempt)
+    work = build_work(session, search, node, attempt, place)
+    try:
+        capped = refusal(db, work, now)
+        job = None if capped is not None else make_job(work)
+    except SpecErrors as error:
+        job, capped = None, str(error)
+    if job is None:
+        fail_step(session, Held(search, node, attempt), capped or "", now)
+        return None
+    attempt.error = None
+    return job, _make_verification(work, make_job) if work.level == "screen" else None
+
+
+def _make_requested_job(
+    session: Session, row: Requested, make_job: MakeJob, now: float
+) -> tuple[Job, Job | None] | None:
+    """Build the job of a profile; None where the judge cannot do it, and the profile ends."""
+    try:
+        return make_job(build_profile_work(session, row)), None
+    except SpecErrors as error:
+        fail_requested(session, row, str(error), now)
+        return None
+
+
+def _make_verification(work: Work, make_job: MakeJob) -> Job | None:
     """Build the job that verifies the candidate of a screening in full; None where the judge cannot do it."""
     try:
         return make_job(replace(work, kind="verify", level="verify", known_binaries={}, sweep_s=None))
@@ -208,7 +250,9 @@ def _make_verification(work: Work, make_job: Callable[[Work], Job]) -> Job | Non
         return None
 
 
-def _sign_out(session: Session, taken: Taken, attempt: AttemptRow, job: Job, *, screening: str | None = None) -> Ticket:
+def _sign_out(
+    session: Session, taken: Taken, row: AttemptRow | Requested, job: Job, *, screening: str | None = None
+) -> Ticket:
     """Give a job its nonce and keep the row that its verdict is merged by; returns its ticket."""
     nonce = new_id("bj")
     job["id"] = nonce
@@ -216,21 +260,27 @@ def _sign_out(session: Session, taken: Taken, attempt: AttemptRow, job: Job, *, 
         "nonce": nonce,
         "bundle_id": taken.bundle_id,
         "search_id": taken.search_id,
-        "attempt_id": attempt.id,
+        "attempt_id": row.id,
         "job_digest": digest(job),
     }
-    row = BundleJobRow(
+    out = BundleJobRow(
         id=nonce,
         bundle_id=taken.bundle_id,
         search_id=taken.search_id,
-        attempt_id=attempt.id,
+        attempt_id=row.id if isinstance(row, AttemptRow) else None,
+        profile_id=row.id if isinstance(row, ProfileRow) else None,
         job_digest=ticket["job_digest"],
         workloads=[workload["id"] for workload in job["workloads"]],
         created_at=taken.created_at,
         screening=screening,
+        source_sha256=_digest_source(job) if isinstance(row, ProfileRow) else None,
     )
-    session.add(row)
+    session.add(out)
     return ticket
+
+
+def _digest_source(job: Job) -> str | None:
+    return None if job["candidate"] is None else source_sha256(job["candidate"]["source"])
 
 
 def _find_champion(session: Session, search: SearchRow) -> Champion | None:
@@ -247,7 +297,7 @@ def _find_champion(session: Session, search: SearchRow) -> Champion | None:
 
 
 def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -> GivenBack:
-    """Drop a bundle: its steps without a verdict return to the queue.
+    """Drop a bundle: its steps and profiles without a verdict return to the queue.
 
     Verdicts on them are no longer taken. Raises LookupError where there is no such bundle.
     """
@@ -255,8 +305,10 @@ def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -
         search, jobs = _jobs_of(session, bundle_id)
         out = [job for job in jobs if job.merged_at is None]
         merged = _count_merged(jobs)
-        steps = _drop(session, search, out, "queue", now, by)
-        return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
+        steps, requested = _drop(session, search, out, "queue", now, by)
+        profiles = [put_requested_back(search, row, now) for row in requested]
+        returned = len(steps) + len(requested)
+        return GivenBack(bundle_id, search.id, returned, 0, merged, _return(search, steps, now), profiles)
 
 
 def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: str | None = None) -> GivenBack:
@@ -271,7 +323,7 @@ def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: st
         of_step = AttemptRow.id == BundleJobRow.attempt_id
         left = select(BundleJobRow).join(AttemptRow, of_step).where(BundleJobRow.bundle_id == bundle_id)
         out = list(session.scalars(left.where(unjudged([bundle_id]))))  # their verifications too: they have one step
-        steps = _drop(session, search, out, then, now, by)
+        steps, _ = _drop(session, search, out, then, now, by)
         if then == "queue":
             return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
         for attempt in steps:
@@ -297,21 +349,32 @@ def _count_merged(jobs: list[BundleJobRow]) -> int:
 
 def _drop(
     session: Session, search: SearchRow, jobs: list[BundleJobRow], then: Then, now: float, by: str | None
-) -> list[AttemptRow]:
-    """Make the jobs void and return the steps that the bundle held.
+) -> tuple[list[AttemptRow], list[Requested]]:
+    """Make the jobs void and return the steps and the profiles that the bundle held.
 
-    There are none of a search that ended meanwhile.
+    There are no steps of a search that ended meanwhile.
     """
-    steps = []
+    steps, requested = [], []
     for job in jobs:
-        attempt = session.get_one(AttemptRow, job.attempt_id)
-        if job.screening is None and is_held(attempt, job.bundle_id):
-            steps.append(attempt)
+        row = find_row(session, job)
+        if job.screening is None and is_held(row, job.bundle_id):
+            if isinstance(row, AttemptRow):
+                steps.append(row)
+            else:
+                requested.append(row)
         session.delete(job)
-    if steps:  # before what follows from it: nothing comes after the event that ends a search
-        told = {"bundle_id": jobs[0].bundle_id, "jobs": len(steps), "then": then}
+    count = len(steps) + len(requested)
+    if count and search.state not in ENDED:  # before what follows from it: nothing comes after the event that ends it
+        told = {"bundle_id": jobs[0].bundle_id, "jobs": count, "then": then}
         add_event(session, search, "bundle.dropped", now, **told, **signed(by))
-    return steps
+    return steps, requested
+
+
+def find_row(session: Session, job: BundleJobRow) -> AttemptRow | Requested:
+    """Return the row of what a bundle's job is of."""
+    if job.profile_id is not None:
+        return session.get_one(ProfileRow, job.profile_id)
+    return session.get_one(AttemptRow, job.attempt_id)
 
 
 def _return(search: SearchRow, steps: list[AttemptRow], now: float) -> list[Message]:

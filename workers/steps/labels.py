@@ -108,9 +108,9 @@ def delete_search(db: Database, search_id: str, now: float) -> Deleted:
         session.execute(update(CounterexampleRow).where(CounterexampleRow.node_id.in_(mine)).values(node_id=None))
         # What names another row goes before that row.
         tables: tuple[Any, ...] = (
+            BundleJobRow,
             ProfileRow,
             TryRow,
-            BundleJobRow,
             VerdictRow,
             AskRow,
             ModelCallRow,

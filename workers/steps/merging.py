@@ -2,7 +2,8 @@
 
 Each is taken on the job that its ticket names, under its search's lock. A verification that the host did of the best of
 a bundle's screenings has no step before its verdict comes: it gets the one that the policy would open, or has opened
-meanwhile. Signatures are the caller's business: nothing here knows a key.
+meanwhile. What is no step (`requested`) is kept for those who asked, of a search that has ended, too. Signatures are
+the caller's business: nothing here knows a key.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import is_held, owner_of
+from warpsmith.workers.steps.bundling import find_row, is_held, owner_of
 from warpsmith.workers.steps.completion import commit_verdict
+from warpsmith.workers.steps.requested import Requested, commit_result, fail_requested
 from warpsmith.workers.steps.rows import Held, add_event, lock_search, plain
 from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
@@ -60,66 +62,95 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
     VerdictRefused where it does not belong to the job that its ticket names.
     """
     with db.writing() as session:
-        row, work = _job_of(session, found, genuine, team)
-        search, node, attempt = work.search, work.node, work.attempt
-        if row.merged_at is not None:
-            return _again(session, row, found)
-        if row.screening is not None:
-            late = _open_verification(session, row, work, found.get("screening_digest"), now)
+        search, job, row = _job_of(session, found, genuine, team)
+        if job.merged_at is not None:
+            return _again(session, job, row, found)
+        if not isinstance(row, AttemptRow):
+            return _merge_requested(session, search, job, row, found, now)
+        work = Held(search, session.get_one(NodeRow, row.node_id), row)
+        if job.screening is not None:
+            late = _open_verification(session, job, work, found.get("screening_digest"), now)
             if isinstance(late, Merged):
                 return late
             work = late
-            attempt = work.attempt
-        if not is_held(attempt, row.bundle_id):
-            return _too_late(work)
-        _check_verdict(session, search, node, attempt, found["verdict"])
-        _check_whole(session, search, row, found["verdict"])
+        node, attempt = work.node, work.attempt
+        if not is_held(attempt, job.bundle_id):
+            return _too_late(search, attempt)
+        language = None if node.seq == 0 else node.language
+        _check_verdict(session, search, level_of(node, attempt), language, found["verdict"])
+        _check_whole(session, search, job, found["verdict"])
         _check_sweep(node, found["verdict"])
-        # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
-        bundle = {
-            "id": row.bundle_id,
-            "nonce": row.id,
-            "merged_at": now,
-            "digest": digest(found["verdict"]),
-            "host": {name: value for name, value in found["host"].items() if name != "name"},
-        }
-        row.merged_at = now
-        told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"]}
-        # Before what follows from it: nothing comes after the event that ends a search.
-        add_event(session, search, "bundle.merged", now, node, **told)
-        verdict: Verdict = {**found["verdict"], "bundle": plain(bundle)}
+        provenance = _mark_merged(session, search, node, job, found, now)
+        verdict: Verdict = {**found["verdict"], "bundle": plain(provenance)}
         commit_verdict(session, work, verdict, now)
         return Merged("merged", search.id)
+
+
+def _merge_requested(
+    session: Session, search: SearchRow, job: BundleJobRow, row: Requested, found: SignedVerdict, now: float
+) -> Merged:
+    """Store what came back of a profile, for those who asked for it."""
+    if not is_held(row, job.bundle_id):
+        return _too_late(search, row)
+    node, verdict = session.get_one(NodeRow, row.node_id), found["verdict"]
+    _check_verdict(session, search, "profile", node.language or search.language, verdict)
+    profile = verdict.get("profile")
+    if profile is not None and profile["workload"] not in (job.workloads or ()):
+        raise VerdictRefused("verdict.profile.workload", profile["workload"], f"one of its job, {job.workloads}")
+    provenance = _mark_merged(session, search, node, job, found, now)
+    refused = commit_result(session, row, verdict, provenance, job.source_sha256, now)
+    return Merged("merged", search.id) if refused is None else Merged("late", search.id, refused)
+
+
+def _mark_merged(
+    session: Session, search: SearchRow, node: NodeRow, job: BundleJobRow, found: SignedVerdict, now: float
+) -> dict[str, Any]:
+    """Note that the job has its verdict; returns what the stored one says of the way that it came."""
+    job.merged_at = now
+    if search.state not in ENDED:  # before what follows from it: nothing comes after the event that ends a search
+        told = {"bundle_id": job.bundle_id, "nonce": job.id, "host": found["host"]}
+        add_event(session, search, "bundle.merged", now, node, **told)
+    # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
+    return {
+        "id": job.bundle_id,
+        "nonce": job.id,
+        "merged_at": now,
+        "digest": digest(found["verdict"]),
+        "host": {name: value for name, value in found["host"].items() if name != "name"},
+    }
 
 
 def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float, team: str | None = None) -> Merged:
     """Store with its step why a job of a bundle has no verdict; a later verdict still counts.
 
-    The last reason is kept.
+    The last reason is kept. A profile ends with it: those who asked wait, and may ask again.
 
     Raises VerdictRefused as `merge_verdict` does.
     """
     with db.writing() as session:
-        row, work = _job_of(session, found, genuine, team)
-        if row.merged_at is not None:
-            return Merged("already", work.search.id, f"it has a verdict, merged at {_merged_at(row)}")
-        if row.screening is not None:  # it has no step: the policy opens one, where it wants the candidate verified
-            return Merged("late", work.search.id, f"not verified beside its screening: {found['unjudged']['reason']}")
-        if not is_held(work.attempt, row.bundle_id):
-            return _too_late(work)
-        is_news = work.attempt.error is None
+        search, job, row = _job_of(session, found, genuine, team)
+        if job.merged_at is not None:
+            return Merged("already", search.id, f"it has a verdict, merged at {_merged_at(job)}")
+        if job.screening is not None:  # it has no step: the policy opens one, where it wants the candidate verified
+            return Merged("late", search.id, f"not verified beside its screening: {found['unjudged']['reason']}")
+        if not is_held(row, job.bundle_id):
+            return _too_late(search, row)
         reason = storable(f"{found['unjudged']['kind']}: {found['unjudged']['reason']}")
-        work.attempt.error = reason
-        if is_news:  # once a job: other reasons, sent again and again, fill no history
-            told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"], "reason": reason}
-            add_event(session, work.search, "bundle.unjudged", now, work.node, **told)
-        return Merged("unjudged", work.search.id, reason)
+        is_news = not isinstance(row, AttemptRow) or row.error is None
+        if isinstance(row, AttemptRow):
+            row.error = reason
+        else:
+            fail_requested(session, row, f"not judged by the bundle's host: {reason}", now)
+        if is_news and search.state not in ENDED:  # once a job: other reasons, sent again and again, fill no history
+            told = {"bundle_id": job.bundle_id, "nonce": job.id, "host": found["host"], "reason": reason}
+            add_event(session, search, "bundle.unjudged", now, session.get_one(NodeRow, row.node_id), **told)
+        return Merged("unjudged", search.id, reason)
 
 
 def _job_of(
     session: Session, found: SignedVerdict | SignedUnjudged, genuine: bool, team: str | None
-) -> tuple[BundleJobRow, Held]:
-    """Return the job that the ticket of `found` names, and its step, under the search's lock.
+) -> tuple[SearchRow, BundleJobRow, AttemptRow | Requested]:
+    """Return the job that the ticket of `found` names, with its search, locked, and what the job is of.
 
     Raises VerdictRefused where there is none, none of `team`, or the ticket is not the one that left with it.
     """
@@ -131,21 +162,21 @@ def _job_of(
         whose = "a bundle that was not dropped" if genuine else "a bundle of this service"
         raise VerdictRefused("nonce", found["nonce"], f"that of a job of {whose}")
     search = lock_search(session, search_id)
-    row = session.get(BundleJobRow, found["nonce"], populate_existing=True)
-    if row is None:
+    job = session.get(BundleJobRow, found["nonce"], populate_existing=True)
+    if job is None:
         raise VerdictRefused("nonce", found["nonce"], "that of a job of a bundle that was not dropped")
-    screening = None if row.screening is None else session.get(BundleJobRow, row.screening)
-    _check_ticket(row, row.attempt_id if screening is None else screening.attempt_id, found)
+    row = find_row(session, job)
+    screening = None if job.screening is None else session.get(BundleJobRow, job.screening)
+    _check_ticket(job, row.id if screening is None else find_row(session, screening).id, found)
     if not genuine:
         raise VerdictRefused("signature", found["signature"], "the one that this service made for this job")
-    attempt = session.get_one(AttemptRow, row.attempt_id)
-    return row, Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
+    return search, job, row
 
 
 def _open_verification(
-    session: Session, row: BundleJobRow, work: Held, screening_digest: str | None, now: float
+    session: Session, job: BundleJobRow, work: Held, screening_digest: str | None, now: float
 ) -> Held | Merged:
-    """Give the bundle the step that verifies the candidate which it screened; the row names that step from then on.
+    """Give the bundle the step that verifies the candidate which it screened; `job` names that step from then on.
 
     `screening_digest`: that of the verdict on which its host based the verification. Late where the candidate is
     another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where the screening's own verdict
@@ -154,12 +185,12 @@ def _open_verification(
     """
     search, node, screened = work.search, work.node, work.attempt
     if search.state in ENDED:
-        return _too_late(work)
+        return _too_late(search, screened)
     if screened.state == "running":
-        raise VerdictRefused("nonce", row.id, f"one whose screening {row.screening} is merged before it")
+        raise VerdictRefused("nonce", job.id, f"one whose screening {job.screening} is merged before it")
     root = session.scalars(select(NodeRow).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
     if (root.state, root.verdict) != ("judged", "accepted"):
-        raise VerdictRefused("nonce", row.id, f"one whose search {search.id} has its baselines merged before it")
+        raise VerdictRefused("nonce", job.id, f"one whose search {search.id} has its baselines merged before it")
     if (node.state, node.verdict, node.repairs) != ("judged", "accepted", screened.ordinal) or node.mark == "banned":
         return Merged("late", search.id, f"node #{node.seq} has no accepted candidate to verify")
     origin = (
@@ -168,7 +199,7 @@ def _open_verification(
     if origin is None:
         return Merged("late", search.id, "its screening was judged elsewhere")
     if screening_digest != origin["digest"]:
-        whose = f"{origin['digest']!r}, that of the merged verdict on its screening {row.screening}"
+        whose = f"{origin['digest']!r}, that of the merged verdict on its screening {job.screening}"
         raise VerdictRefused("screening_digest", screening_digest, whose)
     of_step = (AttemptRow.node_id == node.id, AttemptRow.kind == "verify", AttemptRow.ordinal == node.repairs)
     attempt = session.scalar(select(AttemptRow).where(*of_step))
@@ -186,61 +217,64 @@ def _open_verification(
         )
         session.add(attempt)
     if attempt.state != "pending":
-        return _too_late(Held(search, node, attempt))
-    leases.lend(attempt, owner_of(row.bundle_id), now)
+        return _too_late(search, attempt)
+    leases.lend(attempt, owner_of(job.bundle_id), now)
     session.flush()
-    row.attempt_id = attempt.id
+    job.attempt_id = attempt.id
     return Held(search, node, attempt)
 
 
-def _too_late(work: Held) -> Merged:
-    """Return the answer to a line on a step that the bundle holds no longer."""
-    search, attempt = work.search, work.attempt
-    ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {attempt.state}"
+def _too_late(search: SearchRow, row: AttemptRow | Requested) -> Merged:
+    """Return the answer to a line on a step or profile that the bundle holds no longer."""
+    if not isinstance(row, AttemptRow):
+        return Merged("late", search.id, f"the profile is {row.state}")
+    ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {row.state}"
     return Merged("late", search.id, ended)
 
 
-def _check_ticket(row: BundleJobRow, attempt_id: str, found: Mapping[str, Any]) -> None:
+def _check_ticket(job: BundleJobRow, attempt_id: str, found: Mapping[str, Any]) -> None:
     for field, expected in (
-        ("bundle_id", row.bundle_id),
-        ("search_id", row.search_id),
+        ("bundle_id", job.bundle_id),
+        ("search_id", job.search_id),
         ("attempt_id", attempt_id),
-        ("job_digest", row.job_digest),
+        ("job_digest", job.job_digest),
     ):
         if found[field] != expected:
-            raise VerdictRefused(field, found[field], f"{expected!r}, as the job {row.id} was signed")
+            raise VerdictRefused(field, found[field], f"{expected!r}, as the job {job.id} was signed")
 
 
-def _again(session: Session, row: BundleJobRow, found: SignedVerdict) -> Merged:
+def _again(session: Session, job: BundleJobRow, row: AttemptRow | Requested, found: SignedVerdict) -> Merged:
     """Answer another verdict on a job that has one: the first one counts."""
-    query = select(VerdictRow.document).where(VerdictRow.attempt_id == row.attempt_id)
-    first = session.scalars(query).one()["bundle"]["digest"]
-    at = _merged_at(row)
-    if first != digest(found["verdict"]):
-        raise VerdictRefused("nonce", row.id, f"one verdict on a job; the first stands, merged at {at}")
-    return Merged("already", row.search_id, f"merged at {at}")
+    if isinstance(row, AttemptRow):
+        first = session.scalars(select(VerdictRow.document).where(VerdictRow.attempt_id == row.id)).one()
+    else:
+        first = row.document
+    at = _merged_at(job)
+    if first["bundle"]["digest"] != digest(found["verdict"]):
+        raise VerdictRefused("nonce", job.id, f"one verdict on a job; the first stands, merged at {at}")
+    return Merged("already", job.search_id, f"merged at {at}")
 
 
-def _merged_at(row: BundleJobRow) -> str:
+def _merged_at(job: BundleJobRow) -> str:
     """When the job's verdict was merged, for people."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.merged_at))
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.merged_at))
 
 
-def _check_whole(session: Session, search: SearchRow, row: BundleJobRow, verdict: Verdict) -> None:
+def _check_whole(session: Session, search: SearchRow, job: BundleJobRow, verdict: Verdict) -> None:
     """Check that a verification that accepts is one on every workload of its job, the hold-outs drawn for it too.
 
     The judge leaves out a drawn hold-out on which the reference itself is not right, and notes it: as many may be
     missing as the verdict notes, and none of the op's own. One that rejects ends at the first workload that fails.
     """
-    if verdict["level"] != "verify" or verdict["verdict"] != "accepted" or row.workloads is None:
+    if verdict["level"] != "verify" or verdict["verdict"] != "accepted" or job.workloads is None:
         return
-    judged, asked = {item["id"] for item in verdict["workloads"]}, set(row.workloads)
+    judged, asked = {item["id"] for item in verdict["workloads"]}, set(job.workloads)
     op = parse_op(session.get_one(OpRow, search.op_id).spec)
     drawn = asked - {item.id for item in op.workloads_for(Target.parse(search.target))}
     missing = asked - judged
     if judged <= asked and missing <= drawn and len(missing) <= verdict["reason"].count(HOLDOUT_LEFT_OUT):
         return
-    expected = f"those of its job, {sorted(row.workloads)}, but for drawn hold-outs that its reason notes as left out"
+    expected = f"those of its job, {sorted(job.workloads)}, but for drawn hold-outs that its reason notes as left out"
     raise VerdictRefused("verdict.workloads", sorted(judged), expected)
 
 
@@ -256,18 +290,17 @@ def _check_sweep(node: NodeRow, verdict: Verdict) -> None:
         raise VerdictRefused("verdict.sweep.chosen", sweep["chosen"], expected) from error
 
 
-def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, verdict: Verdict) -> None:
-    """Check that the verdict is one on this step.
+def _check_verdict(session: Session, search: SearchRow, level: str, language: str | None, verdict: Verdict) -> None:
+    """Check that the verdict is one at this level, on code in this language, of the search's op and target.
 
-    Another step's verdict is refused by its first field that does not fit.
+    Another job's verdict is refused by its first field that does not fit.
     """
     op = parse_op(session.get_one(OpRow, search.op_id).spec)
-    level = level_of(node, attempt)
     for field, found, expected in (
         ("level", verdict["level"], level),
         ("op", verdict["op"], op.name),
         ("target", verdict["target"], search.target),
-        ("language", verdict["language"], None if level == "baseline" else node.language),
+        ("language", verdict["language"], language),
     ):
         if found != expected:
             raise VerdictRefused(f"verdict.{field}", found, f"{expected!r}")

@@ -50,7 +50,7 @@ from warpsmith.service.documents.problems import (
 from warpsmith.service.views.bundles import make_bundle_summaries
 from warpsmith.workers import steps
 from warpsmith.workers.judging.submission import limits_of
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import make_job
 
 NDJSON = "application/x-ndjson"
 MERGE = "/v1/bundles/merge"
@@ -103,11 +103,12 @@ class SettleRequest(StrictBody):
     responses=document_problems(NotFound, WrongState, InvalidInput, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Take the steps of a search that wait for a judge, as signed jobs.
+    """Take the steps of a search that wait for a judge, and profiles that were asked for, as signed jobs.
 
-    At most 256 jobs and about 32 MiB. With each screening goes the full verification of its candidate, which the host
-    does of its best. No worker takes the steps from then on: their verdicts come by merging, or the bundle is dropped.
-    Once the baselines have left, the first ideas are asked for. 409 where nothing waits."""
+    Of a search that has ended, profiles alone. At most 256 jobs and about 32 MiB. With each screening goes the full
+    verification of its candidate, which the host does of its best. No worker takes any of it from then on: verdicts
+    come by merging, or the bundle is dropped. Once the baselines have left, the first ideas are asked for. 409 where
+    nothing waits."""
     key = _load_key(service)
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
@@ -122,10 +123,10 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
             once.record(session, answers[0])
 
     def create() -> Answer:
-        make_job = partial(job_of, limits=limits_of(service.settings))
+        make = partial(make_job, limits=limits_of(service.settings))
         try:
             steps.take_jobs(
-                service.db, search_id, make_job, service.db.now(), most_bytes=MOST_BYTES, also=answer, by=asker.name
+                service.db, search_id, make, service.db.now(), most_bytes=MOST_BYTES, also=answer, by=asker.name
             )
         except steps.WrongState as error:
             raise WrongState.one(error.what, error.found, error.expected) from error
@@ -238,6 +239,8 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
     except LookupError as error:
         raise make_unknown_bundle(bundle_id) from error
     service.outbox.send(dropped.messages)
+    for each in dropped.profiles:
+        service.outbox.send_profile(each.attempt_id, each.queue)
     if dropped.failed:
         service.advance(dropped.search_id)
     return DroppedBundle(

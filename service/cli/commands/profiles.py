@@ -91,7 +91,8 @@ def _await_profile(client: Client, chosen: str, wait_s: float, *, trace: bool) -
         if time.monotonic() >= deadline:
             raise CommandError(
                 f"the profile of {chosen} is {found.state} after {wait_s:g} s: is a judge worker up? "
-                f"warpsmith doctor says; then ask again: warpsmith profile {chosen}"
+                f"warpsmith doctor says. A bundle takes it to a GPU elsewhere: "
+                f"warpsmith bundle {found.search_id} -o DIR. Then ask again: warpsmith profile {chosen}"
             )
         time.sleep(POLL_S)
 

@@ -28,7 +28,7 @@ from warpsmith.workers.exports import verify_export
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.queue.configurations import verify_configurations
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.winners import keep_winner

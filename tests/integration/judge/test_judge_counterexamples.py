@@ -11,7 +11,7 @@ from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeClient
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.steps import Work
 

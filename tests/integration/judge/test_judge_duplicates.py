@@ -15,7 +15,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.judge.protocol.client import JudgeClient
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 
 RENAMED = judging.GOOD_NORM.replace("mean", "average").replace("squares", "sum_of_squares")
 OTHER = judging.norm_candidate(judging.ALL_ROWS)

@@ -32,7 +32,7 @@ from warpsmith.kernels_db.store.tables import AttemptRow, CounterexampleRow, Eve
 from warpsmith.service.story.gather import gather
 from warpsmith.workers import steps
 from warpsmith.workers.judge.gates import attack
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.queue.reverification_task import reverification_job
 from warpsmith.workers.reverification import Finding, ask, claim, finish

@@ -23,7 +23,7 @@ from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import Tunables, read_tunables, specialise
 from warpsmith.workers.llm.prompt.requests import build
 from warpsmith.workers.queue.configurations import verify_configurations
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings

@@ -21,7 +21,7 @@ from warpsmith.workers import steps
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.queue import dispatch, process, tasks
 from warpsmith.workers.queue.celery_app import make_app
-from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Message, Work

@@ -216,7 +216,8 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     assert {row.pop("revision") for row in new["nodes"].values()} == {0}
     assert {(row.pop("joins"), row.pop("speedups")) for row in new["nodes"].values()} == {(None, None)}
     assert {row.pop("team") for row in new["reverifications"].values()} == {None}
-    assert {(row.pop("workloads"), row.pop("screening")) for row in new["bundle_jobs"].values()} == {(None, None)}
+    for added in ("workloads", "screening", "profile_id", "source_sha256"):
+        assert {row.pop(added) for row in new["bundle_jobs"].values()} == {None}
     assert new == old
     for row_id, row in profiles.items():
         document = {"state": row["state"], **row["document"]}

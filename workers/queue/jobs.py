@@ -1,11 +1,17 @@
-"""Judge and verify steps: from a claimed step to a job, from the verdict to the commit."""
+"""The judge's jobs of what was claimed, by a worker or by a bundle: steps and profiles."""
 
 from __future__ import annotations
 
 from warpsmith.kernels_db.job.documents import Job, JobLimits, Verdict
 from warpsmith.kernels_db.store.counterexamples import ask_first
+from warpsmith.kernels_db.store.profiles import ProfileWork
 from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.steps import Work
+
+
+def make_job(work: Work | ProfileWork, limits: JobLimits) -> Job:
+    """Build the job of a judge or verify step, or of a profile. Raises SpecErrors as these do."""
+    return job_of(work, limits) if isinstance(work, Work) else profile_job(work, limits)
 
 
 def job_of(work: Work, limits: JobLimits) -> Job:
@@ -24,6 +30,11 @@ def job_of(work: Work, limits: JobLimits) -> Job:
     if work.level == "screen" and work.sweep_s is not None:
         job["limits"]["sweep_s"] = work.sweep_s
     return job
+
+
+def profile_job(work: ProfileWork, limits: JobLimits) -> Job:
+    """Build the job of a profile. Raises SpecErrors where the op asks for what the judge cannot do."""
+    return record_job(work.op, work.target, "profile", (work.language, work.source), limits)
 
 
 def summary(verdict: Verdict) -> dict[str, object]:
