@@ -43,8 +43,8 @@ class BundleHeader(TypedDict):
 class Ticket(TypedDict):
     """The identity of a job in a bundle.
 
-    `nonce` is its own and its verdict's id; `attempt_id` is the id of the step or profile that it is of; `job_digest`
-    is that of `digest`.
+    `nonce` is its own and its verdict's id; `attempt_id` is the id of the step, profile or try that it is of;
+    `job_digest` is that of `digest`.
     """
 
     nonce: str

@@ -333,15 +333,16 @@ class TryRow(Leased):
     score: Mapped[float | None]
     device_s: Mapped[float] = mapped_column(default=0.0)  # for which the judge held the device
     document: Mapped[dict[str, Any]] = mapped_column(Document)
+    returned_at: Mapped[float | None]  # when a dropped bundle gave it back: its wait for a judge begins anew
     __table_args__ = (Index(None, "state"),)
 
 
 class BundleJobRow(Base):
     """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once.
 
-    It is of a step or of a profile. `screening`: of a verification that is judged only where the screening with that
-    nonce comes out best; until it is merged, `attempt_id` is that screening's step. `source_sha256`: of a profile, the
-    code that it is of.
+    It is of a step, a profile or a try. `screening`: of a verification that is judged only where the screening with
+    that nonce comes out best; until it is merged, `attempt_id` is that screening's step. `source_sha256`: of a profile,
+    the code that it is of.
     """
 
     __tablename__ = "bundle_jobs"
@@ -350,6 +351,7 @@ class BundleJobRow(Base):
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
     attempt_id: Mapped[str | None] = mapped_column(ForeignKey("attempts.id"), index=True)
     profile_id: Mapped[str | None] = mapped_column(ForeignKey("profiles.id"), index=True)
+    try_id: Mapped[str | None] = mapped_column(ForeignKey("candidate_tries.id"), index=True)
     job_digest: Mapped[str] = mapped_column(String(64))
     workloads: Mapped[list[str] | None] = mapped_column(Document)  # their ids; None: it left before they were kept
     created_at: Mapped[float]

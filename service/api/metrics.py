@@ -236,7 +236,8 @@ def _imports() -> Select[Any]:
 
 def _leased(row: type[TryRow | ReverificationRow | ImportRow], by: InstrumentedAttribute[str]) -> Select[Any]:
     """Select what waits and runs of a table of leased rows, none of which is ever deferred."""
-    waiting, running = row.state == "pending", row.state == "running"
+    waiting = row.state == "pending"
+    running = and_(row.state == "running", row.lease_expires_at.is_not(None))  # one out in a bundle has no lease
     retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
     sums = _sums(waiting, running, retried, row.id.is_(None))
     return select(by, *sums, _oldest(waiting, row.created_at)).where(row.state.in_(leases.OPEN)).group_by(by)

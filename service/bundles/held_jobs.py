@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, ProfileRow
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, ProfileRow, TryRow
 from warpsmith.service.documents.bundles import UnjudgedJob
-from warpsmith.workers.steps.bundling import owner_of, unjudged
+from warpsmith.workers.steps.bundling import unjudged
+from warpsmith.workers.steps.rows import owner_of
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,12 @@ def count_held_jobs(session: Session, bundle_ids: Sequence[str]) -> dict[str, He
     Leaves out bundles that hold nothing.
     """
     owners = [owner_of(bundle_id) for bundle_id in bundle_ids]
-    held = or_(*(and_(table.state == "running", table.owner.in_(owners)) for table in (AttemptRow, ProfileRow)))
+    held = or_(*(and_(table.state == "running", table.owner.in_(owners)) for table in (AttemptRow, ProfileRow, TryRow)))
     query = (
         select(BundleJobRow.bundle_id, func.count(), func.count(AttemptRow.error))
         .outerjoin(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
         .outerjoin(ProfileRow, ProfileRow.id == BundleJobRow.profile_id)
+        .outerjoin(TryRow, TryRow.id == BundleJobRow.try_id)
         .where(BundleJobRow.bundle_id.in_(bundle_ids), BundleJobRow.screening.is_(None))
         .where(BundleJobRow.merged_at.is_(None), held)
         .group_by(BundleJobRow.bundle_id)

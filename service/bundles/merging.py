@@ -46,5 +46,6 @@ def _merge(db: Database, key: bytes, number: int, line: str, team: str | None) -
         bundle_id=bundle_id,
         outcome=merged.outcome,
         search_id=merged.search_id,
+        of=merged.of,
         detail=merged.reason,
     )

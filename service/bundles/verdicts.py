@@ -38,7 +38,7 @@ TICKET = {
     "nonce": r"bj_[0-9a-z]{26}",
     "bundle_id": r"bn_[0-9a-z]{26}",
     "search_id": r"sr_[0-9a-z]{1,29}",
-    "attempt_id": r"(at|pf)_[0-9a-z]{1,29}",
+    "attempt_id": r"(at|pf|ty)_[0-9a-z]{1,29}",
     "job_digest": r"[0-9a-f]{64}",
     "signature": r"[0-9a-f]{64}",
 }

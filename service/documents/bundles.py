@@ -21,7 +21,7 @@ class BundleDocument(BaseModel):
     target: str
     created_at: float
     count: int = Field(description="Jobs in the bundle")
-    left: int = Field(description="Steps that wait for a judge and found no room; another bundle can take them")
+    left: int = Field(description="What waits for a judge and found no room; another bundle can take it")
     jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
     verifications: list[str] = Field(
         [],
@@ -65,7 +65,7 @@ class DroppedBundle(BaseModel):
 
     id: str
     search_id: str
-    returned: int = Field(description="Steps that returned to the queue")
+    returned: int = Field(description="Steps, profiles and tries that returned to the queue")
     failed: int = Field(description="Steps that failed, since their host could not judge them")
     merged: int = Field(description="Jobs whose verdicts had come; they stay")
 
@@ -77,11 +77,15 @@ class MergedLine(BaseModel):
     nonce: str | None = Field(description="The job's, where that could be read")
     bundle_id: str | None = Field(None, description="The job's bundle, where that could be read")
     outcome: Literal["merged", "unjudged", "already", "late", "refused"] = Field(
-        description="merged: stored now. unjudged: its host could not judge the job, and `detail` says why; it stays "
-        "out. already: this very verdict was stored before, or the job has one. late: its search ended, or its step "
-        "was given to another judge. refused: `error` says why, and nothing of the line was stored"
+        description="merged: stored now. unjudged: its host could not judge the job, and `detail` says why; a step "
+        "stays out, a profile or try ends. already: this very verdict was stored before, or the job has one. late: its "
+        "search ended, its step was given to another judge, or it profiled code that its node no longer has. refused: "
+        "`error` says why, and nothing of the line was stored"
     )
     search_id: str | None = None
+    of: Literal["step", "profile", "try"] | None = Field(
+        None, description="What the job is of. A profile or try that was not judged has ended; a step stays out"
+    )
     detail: str | None = Field(None, description="Of one that is unjudged, came already or late: since when, or why")
     error: FieldError | None = None
 

@@ -19,7 +19,7 @@ from warpsmith.kernels_db.store.tallies import read_tallies
 from warpsmith.service.documents.quotas import QuotaDocument
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
-from warpsmith.workers.steps.bundling import owner_of
+from warpsmith.workers.steps.rows import owner_of
 
 PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")
 MODEL_KINDS = ("ideate", "code")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, true
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ProfileRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ProfileRow, SearchRow, TryRow, WorkerRow
 from warpsmith.service.documents.searches import WaitingFor
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import owner_of, unjudged
+from warpsmith.workers.steps.bundling import unjudged
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.placement import find_shortage
+from warpsmith.workers.steps.rows import owner_of
 
 MODEL_STEPS = ("ideate", "code")
 
@@ -129,23 +130,22 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
 
 
 def _describe_requested(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
-    """Describe profiles that a bundle holds, or that wait for one since no live worker takes them."""
-    query = select(ProfileRow.state, func.count()).where(
-        ProfileRow.search_id == search.id,
-        or_(
-            ProfileRow.state == "pending",
-            and_(ProfileRow.state == "running", ProfileRow.owner.startswith(owner_of(""))),
-        ),
-    )
-    counts = dict(session.execute(query.group_by(ProfileRow.state)).tuples().all())
+    """Describe profiles and tries that a bundle holds, or that wait for one since no live worker takes them."""
     found = []
-    if away := counts.get("running", 0):
-        detail = f"{_format_count(away, 'profile')} in a bundle: warpsmith merge DIR brings the result"
-        found.append(WaitingFor(what="judge", count=away, detail=detail))
-    waiting = counts.get("pending", 0)
-    if waiting and not _is_served(session, search, "judge", now, alive_after_s):
-        detail = f"no live judge worker for {search.target}: {_format_count(waiting, 'profile')} asked for"
-        found.append(WaitingFor(what="worker", role="judge", count=waiting, detail=detail))
+    kinds: tuple[tuple[type[ProfileRow | TryRow], str, ColumnElement[bool]], ...] = (
+        (ProfileRow, "profile", true()),
+        (TryRow, "try", TryRow.level != "compile"),  # the others hold no device, and no bundle takes them
+    )
+    for table, noun, wanted in kinds:
+        waits = or_(table.state == "pending", and_(table.state == "running", table.owner.startswith(owner_of(""))))
+        query = select(table.state, func.count()).where(table.search_id == search.id, waits, wanted)
+        for state, count in session.execute(query.group_by(table.state).order_by(table.state)).tuples():
+            if state == "running":
+                detail = f"{_format_count(count, noun)} in a bundle: warpsmith merge DIR brings the result"
+                found.append(WaitingFor(what="judge", count=count, detail=detail))
+            elif not _is_served(session, search, "judge", now, alive_after_s):
+                detail = f"no live judge worker for {search.target}: {_format_count(count, noun)} asked for"
+                found.append(WaitingFor(what="worker", role="judge", count=count, detail=detail))
     return found
 
 
@@ -159,4 +159,6 @@ def _is_served(
 
 
 def _format_count(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {'tries' if noun == 'try' else noun + 's'}"

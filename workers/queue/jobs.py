@@ -1,4 +1,4 @@
-"""The judge's jobs of what was claimed, by a worker or by a bundle: steps and profiles."""
+"""The judge's jobs of what was claimed, by a worker or by a bundle: steps, profiles and tries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.profiles import ProfileWork
 from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.steps import Work
+from warpsmith.workers.steps.trying import TryWork
 
 
-def make_job(work: Work | ProfileWork, limits: JobLimits) -> Job:
-    """Build the job of a judge or verify step, or of a profile. Raises SpecErrors as these do."""
-    return job_of(work, limits) if isinstance(work, Work) else profile_job(work, limits)
+def make_job(work: Work | ProfileWork | TryWork, limits: JobLimits) -> Job:
+    """Build the job of a judge or verify step, of a profile, or of a try. Raises SpecErrors as these do."""
+    if isinstance(work, Work):
+        return job_of(work, limits)
+    return try_job(work, limits) if isinstance(work, TryWork) else profile_job(work, limits)
 
 
 def job_of(work: Work, limits: JobLimits) -> Job:
@@ -35,6 +38,18 @@ def job_of(work: Work, limits: JobLimits) -> Job:
 def profile_job(work: ProfileWork, limits: JobLimits) -> Job:
     """Build the job of a profile. Raises SpecErrors where the op asks for what the judge cannot do."""
     return record_job(work.op, work.target, "profile", (work.language, work.source), limits)
+
+
+def try_job(work: TryWork, limits: JobLimits) -> Job:
+    """Build the job of a try; a screening is asked the op's counterexamples first, as one of the search is.
+
+    Raises SpecErrors where the op asks for what the judge cannot do.
+    """
+    known = work.counterexamples if work.level == "screen" else ()
+    tests = {one.recipe["workload"] for one in known}
+    job = record_job(work.op, work.target, work.level, (work.language, work.source), limits, tests)
+    ask_first(job, known)
+    return job
 
 
 def summary(verdict: Verdict) -> dict[str, object]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
-from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
-from warpsmith.workers.judging.submission import limits_of, record_job
+from warpsmith.workers.judging.submission import limits_of
+from warpsmith.workers.queue.jobs import try_job
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.process import WorkerProcess
-from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.trying import TryWork, claim_try, finish_try, put_try_back, renew_try
 
 logger = log.get(__name__)
@@ -37,18 +36,6 @@ def perform_try(here: WorkerProcess, try_id: str) -> None:
             logger.warning("another worker holds the try now; its result was dropped")
 
 
-def try_job(work: TryWork, settings: Settings) -> Job:
-    """Build the judge's job; a screening is asked the op's counterexamples first, as one of the search is.
-
-    Raises SpecErrors where the op asks for what the judge cannot do.
-    """
-    known = work.counterexamples if work.level == "screen" else ()
-    tests = {one.recipe["workload"] for one in known}
-    job = record_job(work.op, work.target, work.level, (work.language, work.source), limits_of(settings), tests)
-    ask_first(job, known)
-    return job
-
-
 def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | None, str, float] | None:
     """Return the verdict, or None and why there is none, and then the seconds of the device that this took.
 
@@ -58,7 +45,7 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
 
     settings, started = here.settings, here.db.now()
     try:
-        job = try_job(work, settings)
+        job = try_job(work, limits_of(settings))
         with LeaseKeeper(
             lambda: renew_try(here.db, work.id, owner, settings.lease_s, here.db.now()), settings.lease_s
         ) as lease:

@@ -16,9 +16,8 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.endings import close_node
-from warpsmith.workers.steps.rows import close_attempt
+from warpsmith.workers.steps.rows import close_attempt, owner_of
 
 _IDLE = or_(
     AttemptRow.state.in_(("pending", "waiting")),

@@ -1,4 +1,4 @@
-"""Bundles: judge steps for a host that the service cannot reach, and profiles that wait for such a host (`requested`).
+"""Bundles: judge steps, profiles and tries (`requested`) for a host that the service cannot reach.
 
 They leave as jobs and come back as verdicts. With each screening goes the full verification of its candidate, for
 which no step is open: the host does that of its best (`judge.protocol.verifications`), and merging opens the step.
@@ -28,15 +28,30 @@ from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.profiles import ProfileWork, build_profile_work, source_sha256
-from warpsmith.kernels_db.store.table_base import Leased
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, ProfileRow, SearchRow
+from warpsmith.kernels_db.store.profiles import ProfileWork, source_sha256
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, ProfileRow, SearchRow, TryRow
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
-from warpsmith.workers.steps.requested import Requested, fail_requested, list_requested, put_requested_back
-from warpsmith.workers.steps.rows import Held, add_event, lock_search, message, put_back, signed
+from warpsmith.workers.steps.requested import (
+    Requested,
+    build_requested_work,
+    fail_requested,
+    list_requested,
+    put_requested_back,
+)
+from warpsmith.workers.steps.rows import (
+    Held,
+    add_event,
+    is_held,
+    lock_search,
+    message,
+    owner_of,
+    put_back,
+    signed,
+)
 from warpsmith.workers.steps.sweeping import reserve_sweep
+from warpsmith.workers.steps.trying import TryWork
 from warpsmith.workers.steps.values import Message, Work, WrongState
 from warpsmith.workers.steps.work import Place, build_work
 
@@ -48,7 +63,7 @@ JUDGED = ("judge", "verify")
 Then = Literal["queue", "fail"]
 """What becomes of steps that a bundle held."""
 
-MakeJob: TypeAlias = Callable[[Work | ProfileWork], Job]
+MakeJob: TypeAlias = Callable[[Work | ProfileWork | TryWork], Job]
 """Builds the judge's job of what a bundle takes; raises SpecErrors where the judge cannot do it."""
 
 
@@ -85,7 +100,7 @@ class GivenBack:
 
     It counts what returned to the queue, the steps that failed, and the jobs that had their verdicts, which stay; of a
     screening and the verification that came along the screening alone, as lists of bundles do. messages: of steps;
-    profiles: of profiles.
+    profiles and tries have their own.
     """
 
     bundle_id: str
@@ -95,16 +110,7 @@ class GivenBack:
     merged: int
     messages: list[Message]
     profiles: list[Message] = field(default_factory=list)
-
-
-def owner_of(bundle_id: str) -> str:
-    """Return the owner that the steps of a bundle have."""
-    return f"bundle:{bundle_id}"
-
-
-def is_held(row: Leased, bundle_id: str) -> bool:
-    """Check whether the bundle holds the step or profile."""
-    return row.state == "running" and row.owner == owner_of(bundle_id)
+    tries: list[Message] = field(default_factory=list)
 
 
 def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
@@ -127,7 +133,7 @@ def take_jobs(
     also: Callable[[Session, Taken], None],
     by: str | None = None,
 ) -> Taken:
-    """Take what waits for a judge of the search's target: its steps while it runs, and profiles of its nodes.
+    """Take what waits for a judge of the search's target: its steps while it runs, profiles and tries of its nodes.
 
     It takes at most MOST_JOBS and, beyond the first, `most_bytes` of jobs, in the order in which they were asked for. A
     step that a limit of the search or the op's spec rules out fails, as it would at a worker. `also` runs in the same
@@ -139,7 +145,9 @@ def take_jobs(
         if not waiting and search.state != "running":
             raise WrongState(f"search {search_id}", search.state, "running: only then do steps wait for a judge")
         if not waiting:
-            raise WrongState(f"search {search_id}", "no step that waits for a judge, and no profile", "at least one")
+            raise WrongState(
+                f"search {search_id}", "no step that waits for a judge, no profile and no try", "at least one"
+            )
         taken = Taken(
             bundle_id=new_id("bn"),
             search_id=search_id,
@@ -190,7 +198,7 @@ def _take(
         if isinstance(row, AttemptRow):
             found = _make_step_jobs(db, session, search, row, make_job, place, now)
         else:
-            found = _make_requested_job(session, row, make_job, now)
+            found = _make_requested_job(session, search, row, make_job, now)
         if found is None:
             continue
         job, further = found
@@ -232,13 +240,13 @@ def _make_step_jobs(
 
 
 def _make_requested_job(
-    session: Session, row: Requested, make_job: MakeJob, now: float
+    session: Session, search: SearchRow, row: Requested, make_job: MakeJob, now: float
 ) -> tuple[Job, Job | None] | None:
-    """Build the job of a profile; None where the judge cannot do it, and the profile ends."""
+    """Build the job of a profile or try; None where the judge cannot do it or a limit rules it out, and it ends."""
     try:
-        return make_job(build_profile_work(session, row)), None
-    except SpecErrors as error:
-        fail_requested(session, row, str(error), now)
+        return make_job(build_requested_work(session, search, row)), None
+    except (SpecErrors, WrongState) as error:
+        fail_requested(session, search, row, str(error), now)
         return None
 
 
@@ -269,6 +277,7 @@ def _sign_out(
         search_id=taken.search_id,
         attempt_id=row.id if isinstance(row, AttemptRow) else None,
         profile_id=row.id if isinstance(row, ProfileRow) else None,
+        try_id=row.id if isinstance(row, TryRow) else None,
         job_digest=ticket["job_digest"],
         workloads=[workload["id"] for workload in job["workloads"]],
         created_at=taken.created_at,
@@ -297,7 +306,7 @@ def _find_champion(session: Session, search: SearchRow) -> Champion | None:
 
 
 def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -> GivenBack:
-    """Drop a bundle: its steps and profiles without a verdict return to the queue.
+    """Drop a bundle: its steps, profiles and tries without a verdict return to the queue.
 
     Verdicts on them are no longer taken. Raises LookupError where there is no such bundle.
     """
@@ -306,9 +315,15 @@ def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -
         out = [job for job in jobs if job.merged_at is None]
         merged = _count_merged(jobs)
         steps, requested = _drop(session, search, out, "queue", now, by)
-        profiles = [put_requested_back(search, row, now) for row in requested]
-        returned = len(steps) + len(requested)
-        return GivenBack(bundle_id, search.id, returned, 0, merged, _return(search, steps, now), profiles)
+        messages = _return(search, steps, now)
+        profiles: list[Message] = []
+        tries: list[Message] = []
+        for row in requested:
+            announced = put_requested_back(session, search, row, now)
+            if announced is not None:
+                (tries if isinstance(row, TryRow) else profiles).append(announced)
+        returned = len(steps) + len(profiles) + len(tries)
+        return GivenBack(bundle_id, search.id, returned, 0, merged, messages, profiles, tries)
 
 
 def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: str | None = None) -> GivenBack:
@@ -350,7 +365,7 @@ def _count_merged(jobs: list[BundleJobRow]) -> int:
 def _drop(
     session: Session, search: SearchRow, jobs: list[BundleJobRow], then: Then, now: float, by: str | None
 ) -> tuple[list[AttemptRow], list[Requested]]:
-    """Make the jobs void and return the steps and the profiles that the bundle held.
+    """Make the jobs void and return the steps, and the profiles and tries, that the bundle held.
 
     There are no steps of a search that ended meanwhile.
     """
@@ -374,6 +389,8 @@ def find_row(session: Session, job: BundleJobRow) -> AttemptRow | Requested:
     """Return the row of what a bundle's job is of."""
     if job.profile_id is not None:
         return session.get_one(ProfileRow, job.profile_id)
+    if job.try_id is not None:
+        return session.get_one(TryRow, job.try_id)
     return session.get_one(AttemptRow, job.attempt_id)
 
 

@@ -19,11 +19,10 @@ from warpsmith.workers.search.joining import read_parts
 from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.steps.budget_clock import set_clock, start_clock
-from warpsmith.workers.steps.bundling import owner_of
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
-from warpsmith.workers.steps.rows import add_event, is_unwritten, message, put_back, spend, write_new
+from warpsmith.workers.steps.rows import add_event, is_unwritten, message, owner_of, put_back, spend, write_new
 from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 

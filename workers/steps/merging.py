@@ -22,13 +22,13 @@ from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, TryRow, VerdictRow
 from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import find_row, is_held, owner_of
+from warpsmith.workers.steps.bundling import find_row
 from warpsmith.workers.steps.completion import commit_verdict
 from warpsmith.workers.steps.requested import Requested, commit_result, fail_requested
-from warpsmith.workers.steps.rows import Held, add_event, lock_search, plain
+from warpsmith.workers.steps.rows import Held, add_event, is_held, lock_search, owner_of, plain
 from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
 
@@ -37,12 +37,14 @@ from warpsmith.workers.text import storable
 class Merged:
     """The fate of a line that may come.
 
-    Its verdict merged now; unjudged, for `reason`; already, by the same line or a verdict; or late, for `reason`.
+    Its verdict merged now; unjudged, for `reason`; already, by the same line or a verdict; or late, for `reason`. of:
+    what its job is of. A profile or try that is unjudged has ended, a step is still wanted.
     """
 
     outcome: Literal["merged", "unjudged", "already", "late"]
     search_id: str
     reason: str | None = None
+    of: Literal["step", "profile", "try"] = "step"
 
 
 class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
@@ -79,58 +81,61 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         language = None if node.seq == 0 else node.language
         _check_verdict(session, search, level_of(node, attempt), language, found["verdict"])
         _check_whole(session, search, job, found["verdict"])
-        _check_sweep(node, found["verdict"])
-        provenance = _mark_merged(session, search, node, job, found, now)
-        verdict: Verdict = {**found["verdict"], "bundle": plain(provenance)}
-        commit_verdict(session, work, verdict, now)
+        _check_sweep(node.source, found["verdict"])
+        commit_verdict(session, work, _mark_merged(session, search, node, job, found, now), now)
         return Merged("merged", search.id)
 
 
 def _merge_requested(
     session: Session, search: SearchRow, job: BundleJobRow, row: Requested, found: SignedVerdict, now: float
 ) -> Merged:
-    """Store what came back of a profile, for those who asked for it."""
+    """Store what came back of a profile or try, for those who asked for it."""
     if not is_held(row, job.bundle_id):
         return _too_late(search, row)
     node, verdict = session.get_one(NodeRow, row.node_id), found["verdict"]
-    _check_verdict(session, search, "profile", node.language or search.language, verdict)
+    if isinstance(row, TryRow):
+        _check_verdict(session, search, row.level, row.language, verdict)
+        _check_sweep(row.source, verdict)
+    else:
+        _check_verdict(session, search, "profile", node.language or search.language, verdict)
     profile = verdict.get("profile")
     if profile is not None and profile["workload"] not in (job.workloads or ()):
         raise VerdictRefused("verdict.profile.workload", profile["workload"], f"one of its job, {job.workloads}")
-    provenance = _mark_merged(session, search, node, job, found, now)
-    refused = commit_result(session, row, verdict, provenance, job.source_sha256, now)
-    return Merged("merged", search.id) if refused is None else Merged("late", search.id, refused)
+    stored = _mark_merged(session, search, node, job, found, now)
+    refused = commit_result(session, search, row, stored, job.source_sha256, now)
+    return Merged("merged" if refused is None else "late", search.id, refused, _name(row))
 
 
 def _mark_merged(
     session: Session, search: SearchRow, node: NodeRow, job: BundleJobRow, found: SignedVerdict, now: float
-) -> dict[str, Any]:
-    """Note that the job has its verdict; returns what the stored one says of the way that it came."""
+) -> Verdict:
+    """Note that the job has its verdict; returns the verdict with what is stored of the way that it came."""
     job.merged_at = now
     if search.state not in ENDED:  # before what follows from it: nothing comes after the event that ends a search
         told = {"bundle_id": job.bundle_id, "nonce": job.id, "host": found["host"]}
         add_event(session, search, "bundle.merged", now, node, **told)
     # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
-    return {
+    provenance = {
         "id": job.bundle_id,
         "nonce": job.id,
         "merged_at": now,
         "digest": digest(found["verdict"]),
         "host": {name: value for name, value in found["host"].items() if name != "name"},
     }
+    return {**found["verdict"], "bundle": plain(provenance)}
 
 
 def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float, team: str | None = None) -> Merged:
     """Store with its step why a job of a bundle has no verdict; a later verdict still counts.
 
-    The last reason is kept. A profile ends with it: those who asked wait, and may ask again.
+    The last reason is kept. A profile or try ends with it: those who asked wait, and may ask again.
 
     Raises VerdictRefused as `merge_verdict` does.
     """
     with db.writing() as session:
         search, job, row = _job_of(session, found, genuine, team)
         if job.merged_at is not None:
-            return Merged("already", search.id, f"it has a verdict, merged at {_merged_at(job)}")
+            return Merged("already", search.id, f"it has a verdict, merged at {_merged_at(job)}", _name(row))
         if job.screening is not None:  # it has no step: the policy opens one, where it wants the candidate verified
             return Merged("late", search.id, f"not verified beside its screening: {found['unjudged']['reason']}")
         if not is_held(row, job.bundle_id):
@@ -140,11 +145,11 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
         if isinstance(row, AttemptRow):
             row.error = reason
         else:
-            fail_requested(session, row, f"not judged by the bundle's host: {reason}", now)
+            fail_requested(session, search, row, f"not judged by the bundle's host: {reason}", now)
         if is_news and search.state not in ENDED:  # once a job: other reasons, sent again and again, fill no history
             told = {"bundle_id": job.bundle_id, "nonce": job.id, "host": found["host"], "reason": reason}
             add_event(session, search, "bundle.unjudged", now, session.get_one(NodeRow, row.node_id), **told)
-        return Merged("unjudged", search.id, reason)
+        return Merged("unjudged", search.id, reason, _name(row))
 
 
 def _job_of(
@@ -225,11 +230,17 @@ def _open_verification(
 
 
 def _too_late(search: SearchRow, row: AttemptRow | Requested) -> Merged:
-    """Return the answer to a line on a step or profile that the bundle holds no longer."""
+    """Return the answer to a line on a step, profile or try that the bundle holds no longer."""
     if not isinstance(row, AttemptRow):
-        return Merged("late", search.id, f"the profile is {row.state}")
+        return Merged("late", search.id, f"the {_name(row)} is {row.state}", _name(row))
     ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {row.state}"
     return Merged("late", search.id, ended)
+
+
+def _name(row: AttemptRow | Requested) -> Literal["step", "profile", "try"]:
+    if isinstance(row, AttemptRow):
+        return "step"
+    return "try" if isinstance(row, TryRow) else "profile"
 
 
 def _check_ticket(job: BundleJobRow, attempt_id: str, found: Mapping[str, Any]) -> None:
@@ -252,7 +263,7 @@ def _again(session: Session, job: BundleJobRow, row: AttemptRow | Requested, fou
     at = _merged_at(job)
     if first["bundle"]["digest"] != digest(found["verdict"]):
         raise VerdictRefused("nonce", job.id, f"one verdict on a job; the first stands, merged at {at}")
-    return Merged("already", job.search_id, f"merged at {at}")
+    return Merged("already", job.search_id, f"merged at {at}", _name(row))
 
 
 def _merged_at(job: BundleJobRow) -> str:
@@ -278,13 +289,13 @@ def _check_whole(session: Session, search: SearchRow, job: BundleJobRow, verdict
     raise VerdictRefused("verdict.workloads", sorted(judged), expected)
 
 
-def _check_sweep(node: NodeRow, verdict: Verdict) -> None:
+def _check_sweep(source: str | None, verdict: Verdict) -> None:
     """Check that a sweep chose one of the candidate's own configurations."""
     sweep = verdict.get("sweep")
     if sweep is None:
         return
     try:
-        specialise(node.source or "", sweep["chosen"])
+        specialise(source or "", sweep["chosen"])
     except (SyntaxError, ValueError) as error:
         expected = "a configuration of the candidate"
         raise VerdictRefused("verdict.sweep.chosen", sweep["chosen"], expected) from error

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
-from warpsmith.kernels_db.store.table_base import Rows, insert_new
+from warpsmith.kernels_db.store.table_base import Leased, Rows, insert_new
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
@@ -94,6 +94,16 @@ def ending(
         yield session, work
         if work is not None and also is not None:
             also(session, work.search, now)
+
+
+def owner_of(bundle_id: str) -> str:
+    """Return the owner that the steps of a bundle have."""
+    return f"bundle:{bundle_id}"
+
+
+def is_held(row: Leased, bundle_id: str) -> bool:
+    """Check whether the bundle holds the step, profile or try."""
+    return row.state == "running" and row.owner == owner_of(bundle_id)
 
 
 def put_back(attempt: AttemptRow) -> None:

@@ -3,7 +3,8 @@
 A try is no step: no policy knows of it, and nothing of the tree changes by it. It stays with its node as history, and
 what it held of the device counts on the search's `try_seconds`, apart from `gpu_seconds`.
 
-    pending -> running -> done | failed        running -> pending: the lease ran out, or the judge died
+    pending -> running -> done | failed        running -> pending: the lease ran out, the judge died, or the bundle that
+                                               held it was dropped (`requested`)
 
 Each function makes one write transaction that locks the search's row first. Tries at level compile hold no device, and
 are refused by no budget of seconds.
@@ -50,7 +51,10 @@ MOST_TRIES = 1000
 """Tries of a search in all."""
 
 WAITS_S = 3600.0
-"""Seconds that a try waits for a judge worker; then it ends without a verdict."""
+"""Seconds that a try waits for a judge worker; then it ends without a verdict.
+
+In a bundle it waits as long as that is out; where the bundle is dropped, so many seconds again.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,25 +136,33 @@ def claim_try(db: Database, try_id: str, owner: str, lease_s: float, now: float)
             return None
         row = session.get_one(TryRow, try_id)
         try:
-            if search.state in ENDED:
-                raise WrongState("search", search.state, "one that has not ended")
-            if row.level != "compile":
-                _check_seconds(search)
+            return build_try_work(session, search, row)
         except WrongState as refused:
-            _end(session, search, row, None, str(refused), now)
+            end_try(session, search, row, None, str(refused), now)
             return None
-        return TryWork(
-            id=row.id,
-            node_id=row.node_id,
-            search_id=search.id,
-            level=cast("TryLevel", row.level),
-            op=session.get_one(OpRow, search.op_id).spec,
-            target=search.target,
-            language=row.language,
-            source=row.source,
-            tries=row.tries,
-            counterexamples=known_counterexamples(session, search.op_id, search.target),
-        )
+
+
+def build_try_work(session: Session, search: SearchRow, row: TryRow) -> TryWork:
+    """Build the work of a try that is to be judged now.
+
+    Raises WrongState where its search has ended meanwhile, or others have spent the seconds.
+    """
+    if search.state in ENDED:
+        raise WrongState("search", search.state, "one that has not ended")
+    if row.level != "compile":
+        _check_seconds(search)
+    return TryWork(
+        id=row.id,
+        node_id=row.node_id,
+        search_id=search.id,
+        level=cast("TryLevel", row.level),
+        op=session.get_one(OpRow, search.op_id).spec,
+        target=search.target,
+        language=row.language,
+        source=row.source,
+        tries=row.tries,
+        counterexamples=known_counterexamples(session, search.op_id, search.target),
+    )
 
 
 def renew_try(db: Database, try_id: str, owner: str, lease_s: float, now: float) -> bool:
@@ -184,7 +196,7 @@ def finish_try(
         row = leases.held(session, TryRow, try_id, owner)
         if row is None:
             return False
-        _end(session, search, row, verdict, reason, now, lost_s)
+        end_try(session, search, row, verdict, reason, now, lost_s)
         return True
 
 
@@ -204,10 +216,10 @@ def reconcile_tries(db: Database, now: float, settings: Settings) -> list[Messag
                 continue
             if row.state == "running" and not leases.return_expired(row, settings.max_tries):
                 reason = f"gave up after {row.tries} tries: the judge or its worker died each time"
-                _end(session, search, row, None, reason, now)
-            elif now - row.created_at > WAITS_S:
+                end_try(session, search, row, None, reason, now)
+            elif now - (row.returned_at or row.created_at) > WAITS_S:
                 reason = f"no judge of {search.target} took it within {WAITS_S:g} s"
-                _end(session, search, row, None, reason, now)
+                end_try(session, search, row, None, reason, now)
             else:
                 row.sent_at = now
                 messages.append(_message(row, search))
@@ -228,7 +240,7 @@ def _message(row: TryRow, search: SearchRow) -> Message:
     return Message(row.id, judge_queue(search.target))
 
 
-def _end(
+def end_try(
     session: Session,
     search: SearchRow,
     row: TryRow,

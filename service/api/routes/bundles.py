@@ -103,7 +103,7 @@ class SettleRequest(StrictBody):
     responses=document_problems(NotFound, WrongState, InvalidInput, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Take the steps of a search that wait for a judge, and profiles that were asked for, as signed jobs.
+    """Take the steps of a search that wait for a judge, its profiles and its tries, as signed jobs.
 
     Of a search that has ended, profiles alone. At most 256 jobs and about 32 MiB. With each screening goes the full
     verification of its candidate, which the host does of its best. No worker takes any of it from then on: verdicts
@@ -241,6 +241,7 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
     service.outbox.send(dropped.messages)
     for each in dropped.profiles:
         service.outbox.send_profile(each.attempt_id, each.queue)
+    service.outbox.send_tries(dropped.tries)
     if dropped.failed:
         service.advance(dropped.search_id)
     return DroppedBundle(

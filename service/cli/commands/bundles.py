@@ -303,9 +303,10 @@ def _print_report(report: MergeReport, merged_lines: list[tuple[Path, MergedLine
     rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
     tell(f"{merged}{rest}" if report.lines else f"no verdicts in {' '.join(map(str, directories))}")
-    for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
+    of_steps = [line for line in report.lines if line.of == "step"]
+    for search_id in sorted({line.search_id for line in of_steps if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")
-    for bundle_id in sorted({line.bundle_id for line in report.lines if line.bundle_id and line.outcome == "unjudged"}):
+    for bundle_id in sorted({line.bundle_id for line in of_steps if line.bundle_id and line.outcome == "unjudged"}):
         _print_next_steps(bundle_id)
 
 

@@ -81,8 +81,9 @@ def try_file(
         print_try(found)
     if found.state not in ENDS:
         raise CommandError(
-            f"the try {found.id} is {found.state} after {wait:g} s: is a judge worker up? warpsmith workers says; "
-            f"warpsmith node {found.node_id} shows it later"
+            f"the try {found.id} is {found.state} after {wait:g} s: is a judge worker up? warpsmith workers says. A "
+            f"bundle takes it to a GPU elsewhere: warpsmith bundle {found.search_id} -o DIR. warpsmith node "
+            f"{found.node_id} shows it later"
         )
     good = {"screen": found.verdict == "accepted", "compile": found.compiled, "profile": bool(found.profile)}[level]
     raise typer.Exit(DONE if good else FAILED)

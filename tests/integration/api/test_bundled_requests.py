@@ -1,4 +1,4 @@
-"""What a bundle carries beside steps: profiles that wait for a judge, and what merging makes of their results."""
+"""What a bundle carries beside steps: profiles and tries that wait for a judge, and what merging makes of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.integration.api.test_bundle_trips import write
-from tests.integration.api.test_bundles import bundled, created, events, merged, nodes, refusal, unjudged_line
+from tests.integration.api.test_bundles import (
+    bundled,
+    created,
+    events,
+    merged,
+    nodes,
+    refusal,
+    unjudged_line,
+    verdict_line,
+)
 from tests.integration.steps.test_survivor_profiles import KERNEL, profiled
 from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import problem
+from tests.support.tried import FAST, RIGHT
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, claim_profile, latest_metrics
-from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow
+from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow, TryRow
 from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers import steps
+from warpsmith.workers.steps.trying import WAITS_S, claim_try, reconcile_tries
 
 
 def waiting(client: TestClient, db: Database) -> tuple[str, str]:
@@ -178,3 +189,140 @@ def test_a_lost_message_of_a_profile_is_sent_again_after_its_bundle(client: Test
         session.get_one(ProfileRow, row.id).sent_at = row.sent_at - SEND_AGAIN_S
     client.post(f"/v1/nodes/{node_id}/profile")
     assert (profile_of(db, node_id).sent_at or 0.0) >= row.sent_at
+
+
+# Tries
+
+
+def trying(client: TestClient, db: Database, level: str = "screen") -> tuple[str, str]:
+    """A search whose baselines are out in a bundle, and a try of a candidate for its root."""
+    search_id = created(db)
+    bundled(client, search_id)
+    return search_id, tried(client, nodes(db, search_id)[0].id, level)
+
+
+def tried(client: TestClient, node_id: str, level: str = "screen") -> str:
+    answer = client.post(f"/v1/nodes/{node_id}/tries", json={"source": RIGHT, "level": level})
+    assert answer.status_code == 202, answer.text
+    found: str = answer.json()["id"]
+    return found
+
+
+def screened_line(bundle: BundleDocument, **changes: Any) -> dict[str, Any]:
+    """A line of verdicts.jsonl on the try in the bundle: right, and 2.5 times as fast."""
+    return verdict_line(bundle, language="cpp", score=2.5, score_ci95=[2.4, 2.6], seconds=FAST["seconds"], **changes)
+
+
+@on_both_databases("db")
+def test_a_try_travels_and_its_verdict_is_for_those_who_asked(client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db)
+    found = client.get(f"/v1/searches/{search_id}").json()["waiting_for"]
+    assert "no live judge worker for cpu:x86_64: 1 try asked for" in [item["detail"] for item in found]
+    bundle = bundled(client, search_id)
+    job = json.loads(bundle.jobs[0])
+    assert (bundle.count, job["attempt_id"], job["job"]["level"]) == (1, try_id, "screen")
+    assert (job["job"]["candidate"]["source"], bundle.verifications) == (RIGHT, [])
+    assert claim_try(db, try_id, "a worker", 30.0, time.time()) is None
+    assert reconcile_tries(db, time.time() + 30 * 86400, steps_support.SETTINGS) == []
+    assert client.get(f"/v1/tries/{try_id}").json()["state"] == "running", "it waits as long as its bundle is out"
+    line = screened_line(bundle)
+    report = merged(client, line, line)
+    assert [(one["outcome"], one["of"]) for one in report["lines"]] == [("merged", "try"), ("already", "try")]
+    told = client.get(f"/v1/tries/{try_id}").json()
+    assert (told["state"], told["verdict"], told["score"], told["device_s"]) == ("done", "accepted", 2.5, 7.5)
+    assert (told["spent_s"], [one["id"] for one in told["workloads"]]) == (7.5, ["large"])
+    with db.reading() as session:
+        row, search = session.get_one(TryRow, try_id), session.get_one(SearchRow, search_id)
+        assert (row.document["bundle"]["id"], row.document["workloads"][0]["samples"]) == (bundle.id, {})
+        assert (search.try_seconds, search.gpu_seconds, search.candidates) == (7.5, 0.0, 0)
+    assert events(db, search_id, "node.tried")[0]["verdict"] == "accepted"
+    assert refusal(client, {**line, "verdict": {**line["verdict"], "reason": "better"}})[0] == "nonce"
+
+
+def test_what_a_try_s_verdict_lacks_is_missed_by_nobody(client: TestClient, db: Database) -> None:
+    """A profile without a table, and a screening without times: both are told, and the next request is built."""
+    search_id, profiled_id = trying(client, db, "profile")
+    screened_id = tried(client, nodes(db, search_id)[0].id)
+    bundle = bundled(client, search_id)
+    bare = result_line(bundle, steps_support.verdict("profile", "ambiguous"))
+    untimed = result_line(bundle, steps_support.verdict("screen", "accepted"), 1)
+    assert merged(client, bare, untimed)["merged"] == 2
+    assert client.get(f"/v1/tries/{profiled_id}").json()["profile"] == []
+    told = client.get(f"/v1/tries/{screened_id}").json()
+    assert (told["state"], told["score"], told["workloads"]) == ("done", None, [])
+    (ideate, *_) = write(db, search_id, [steps_support.source(1)])
+    assert ideate.kind == "ideate"
+    assert client.get(f"/v1/searches/{search_id}/story").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"level": "profile"}, "verdict.level"),
+        ({"language": "triton"}, "verdict.language"),
+        ({"sweep": {"chosen": {"BLOCK": 1}, "configurations": [], "seconds": 0.0}}, "verdict.sweep.chosen"),
+        ({"workloads": []}, "verdict.workloads"),
+    ],
+)
+def test_a_forged_try_is_refused(changes: dict[str, Any], field: str, client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db)
+    line = screened_line(bundled(client, search_id))
+    forged = {**line["verdict"], **changes}
+    if changes.get("level") == "profile":
+        forged["verdict"] = "ambiguous"
+    assert refusal(client, {**line, "verdict": forged})[0] == field
+    assert client.get(f"/v1/tries/{try_id}").json()["state"] == "running"
+
+
+@on_both_databases("db")
+def test_a_try_that_a_bundle_gave_back_waits_anew_and_then_expires(client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db)
+    bundle = bundled(client, search_id)
+    with db.writing() as session:  # the trip took days
+        session.get_one(TryRow, try_id).created_at -= 3 * 86400.0
+    assert client.delete(f"/v1/bundles/{bundle.id}").json()["returned"] == 1
+    now = time.time()
+    assert [one.attempt_id for one in reconcile_tries(db, now + WAITS_S / 2, steps_support.SETTINGS)] == [try_id]
+    assert client.get(f"/v1/tries/{try_id}").json()["state"] == "pending"
+    assert refusal(client, screened_line(bundle))[0] == "nonce"
+    assert reconcile_tries(db, now + WAITS_S + 60.0, steps_support.SETTINGS) == []
+    told = client.get(f"/v1/tries/{try_id}").json()
+    assert (told["state"], told["reason"]) == ("failed", f"no judge of cpu:x86_64 took it within {WAITS_S:g} s")
+
+
+@on_both_databases("db")
+def test_a_try_that_its_host_could_not_judge_ends_and_says_why(client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db)
+    bundle = bundled(client, search_id)
+    (line,) = merged(client, unjudged_line(bundle))["lines"]
+    assert (line["outcome"], line["of"], line["detail"]) == ("unjudged", "try", "died: its driver fell")
+    told = client.get(f"/v1/tries/{try_id}").json()
+    assert (told["state"], told["reason"]) == ("failed", "not judged by the bundle's host: died: its driver fell")
+    assert merged(client, screened_line(bundle))["late"] == 1
+
+
+def test_a_try_that_only_compiles_stays_and_one_beyond_the_seconds_ends(client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db, "compile")
+    problem(client.post(f"/v1/searches/{search_id}/bundles"), 409, "wrong-state")
+    late = tried(client, nodes(db, search_id)[0].id)
+    with db.writing() as session:
+        session.get_one(SearchRow, search_id).try_seconds = 300.0
+    problem(client.post(f"/v1/searches/{search_id}/bundles"), 409, "wrong-state")
+    assert "300 device seconds spent" in client.get(f"/v1/tries/{late}").json()["reason"]
+    assert client.get(f"/v1/tries/{try_id}").json()["state"] == "pending"
+
+
+@on_both_databases("db")
+def test_a_search_that_ended_meanwhile_keeps_the_verdict_of_a_try(client: TestClient, db: Database) -> None:
+    search_id, try_id = trying(client, db)
+    bundle = bundled(client, search_id)
+    other = tried(client, nodes(db, search_id)[0].id)
+    dropped = bundled(client, search_id)
+    steps.cancel(db, search_id, time.time())
+    assert merged(client, screened_line(bundle))["merged"] == 1
+    assert client.get(f"/v1/tries/{try_id}").json()["state"] == "done"
+    assert client.delete(f"/v1/bundles/{dropped.id}").json()["returned"] == 0
+    told = client.get(f"/v1/tries/{other}").json()
+    assert (told["state"], told["reason"]) == ("failed", "the search ended first")
+    assert events(db, search_id, "node.tried") == [], "nothing comes after the event that ends a search"
+    assert client.delete(f"/v1/searches/{search_id}").status_code == 200
