@@ -223,6 +223,7 @@ def request_context(work: Work) -> requests.RequestContext:
         language=work.language,
         workloads=tuple(resolve_workload(op, workload) for workload in op.workloads_for(target)),
         baselines=work.baselines,
+        earlier=work.earlier,
         parent=_facts(work.parent),
         best=_facts(work.best),
         other=_facts(work.other),

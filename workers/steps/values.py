@@ -210,7 +210,8 @@ class Work:
 
     op: the spec's document. model: the search's model document. level: of a judge or verify step. node: the step's own;
     parent: the node that its idea builds on (for ideate: the node itself), None where that is the root. baselines: the
-    root's verdict. best: the champion so far. Model steps alone have both, `ledger` (ideate: all ideas tried so far),
+    root's verdict; while it travels in a bundle, that of the latest other search of the op on the target (`earlier`),
+    None without one. best: the champion so far. Model steps alone have both, `ledger` (ideate: all ideas tried so far),
     `asked` (ideate: how often ideas were asked for on this node before), `variants` (code: of how many candidates
     for its idea this is one) and `replies` (those that the step had before it was put off). A judge step has
     `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
@@ -238,6 +239,7 @@ class Work:
     parent: NodeRecord | None
     baselines: Verdict | None
     best: NodeRecord | None
+    earlier: bool = False
     ledger: tuple[Tried, ...] = ()
     asked: int = 0
     variants: int = 1

@@ -16,6 +16,7 @@ from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.teams import is_readable
 from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
@@ -85,6 +86,8 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     other = None if parent is None else _accepted(session, search.id, named, parent.seq)
     shown = [one for one in (parent, best, other) if one is not None]
     verdicts = _read_verdicts(session, {place.root_id, node.id, *(one.id for one in shown)}) if asks_model else {}
+    measured = verdicts.get(place.root_id)
+    earlier = read_earlier_baselines(session, search) if asks_model and measured is None else None
     return Work(
         attempt_id=attempt.id,
         search_id=search.id,
@@ -100,8 +103,9 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         level=None if asks_model else level_of(node, attempt),
         node=_record(node, verdicts.get(node.id)),
         parent=None if parent is None else _measured(session, parent, verdicts),
-        baselines=verdicts.get(place.root_id),
+        baselines=measured or earlier,
         best=None if best is None else _measured(session, best, verdicts),
+        earlier=earlier is not None,
         ledger=ledger,
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
@@ -115,6 +119,19 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         sweeps=sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds) != 0.0,
         configurations=leaders_of(session, node) if kind == "verify" else (),
     )
+
+
+def read_earlier_baselines(session: Session, search: SearchRow) -> Verdict | None:
+    """Return the latest baselines of the search's op and target that its team may read; None where there are none.
+
+    An op is its spec, so they are of the same shapes; a judge that had another device than the target's measured none.
+    """
+    query = select(VerdictRow.document).join(SearchRow, SearchRow.id == VerdictRow.search_id)
+    of_op = (SearchRow.op_id == search.op_id, SearchRow.target == search.target)
+    accepted = (VerdictRow.level == "baseline", VerdictRow.verdict == "accepted")
+    readable = query.where(*of_op, *accepted, *is_readable(SearchRow.team, search.team))
+    latest = readable.order_by(VerdictRow.created_at.desc(), VerdictRow.id.desc()).limit(1)
+    return cast("Verdict | None", session.scalar(latest))
 
 
 def find_leader(

@@ -30,11 +30,13 @@ from tests.support import steps_support
 from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import SearchRow, TeamRow
 from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
 from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers import steps
 from warpsmith.workers.llm.prompt.requests import build
 from warpsmith.workers.queue.model_step import request_context
+from warpsmith.workers.steps.work import read_earlier_baselines
 
 GOOD = (CANDIDATES / "add_relu_cpp.py").read_text()
 SCORES = (2.0, 1.5)
@@ -118,6 +120,39 @@ def test_first_ideas_are_asked_for_once_the_baselines_have_left(client: TestClie
     assert merged(client, verdict_line(first))["merged"] == 1
     assert [attempt.kind for attempt in attempts(db, search_id) if attempt.state == "pending"] == ["verify"]
     assert merged(client, verification_line(second))["merged"] == 1
+
+
+@on_both_databases("db")
+def test_requests_have_the_last_baselines_of_the_op_while_their_own_travel(client: TestClient, db: Database) -> None:
+    line = verdict_line(bundled(client, created(db)))
+    line["verdict"]["workloads"][0]["time_us"]["eager"] = 77.7
+    merged(client, line)
+    elsewhere = created(db, target="cuda:sm_90")
+    bundled(client, elsewhere)
+    (work, *_) = write(db, elsewhere, [])
+    assert (work.baselines, work.earlier) == (None, False), "of another device nothing is known"
+    search_id = created(db)
+    bundled(client, search_id)
+    ideate, code, *_ = write(db, search_id, [steps_support.source(1)])
+    for work in (ideate, code):
+        assert work.earlier
+        prompt = build(request_context(work)).messages[-1]["content"]
+        assert "77.7 us" in prompt
+        assert "These numbers, and those of the device, are an earlier search's of this op" in prompt
+        assert "are not measured yet" not in prompt
+
+
+def test_the_baselines_of_another_team_s_private_search_are_not_told(client: TestClient, db: Database) -> None:
+    theirs = created(db)
+    merged(client, verdict_line(bundled(client, theirs)))
+    mine = created(db)
+    with db.writing() as session:
+        search = session.get_one(SearchRow, mine)
+        assert read_earlier_baselines(session, search) is not None
+        session.add(TeamRow(name="another", visibility="private", created_at=0.0))
+        session.get_one(SearchRow, theirs).team = "another"
+        session.flush()
+        assert read_earlier_baselines(session, search) is None
 
 
 def test_a_dropped_bundle_opens_nothing_more_before_its_baselines(client: TestClient, db: Database) -> None:

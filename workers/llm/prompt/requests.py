@@ -59,11 +59,11 @@ class RequestContext:
     """All that a request is built from.
 
     workloads: resolved, those of the target; hold-out ones are left out of every prompt. baselines: the root's verdict
-    at level `baseline`; None while they travel in a bundle. parent: None where it is the root. best: the champion, None
-    while there is none. ideate: `ideas` to ask for, `asked`, the number of times that ideas were asked for on this
-    parent before, and `avoid`, techniques that may not be used. code: `idea` (None where the policy has no ideas), and
-    the `variant` (from 0) of `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the
-    candidate with its verdict.
+    at level `baseline`; while it travels in a bundle, that of another search of the op (`earlier`), None without one.
+    parent: None where it is the root. best: the champion, None while there is none. ideate: `ideas` to ask for,
+    `asked`, the number of times that ideas were asked for on this parent before, and `avoid`, techniques that may not
+    be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of `variants` candidates that
+    realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
     reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
@@ -102,6 +102,7 @@ class RequestContext:
     joins: bool = False
     sweeps: bool = True
     exemplars: tuple[Exemplar, ...] = ()
+    earlier: bool = False
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -251,6 +252,7 @@ def _measured(context: RequestContext) -> dict[str, Any]:
     baselines = context.baselines
     return {
         "measured": baselines is not None,
+        "earlier": context.earlier,
         "baseline_names": list(context.op.objective.baselines),
         "facts": facts.device_lines(baselines["device"] if baselines else None, context.workloads),
         "baselines": facts.baseline_lines(baselines, context.workloads),
