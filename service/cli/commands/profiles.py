@@ -20,6 +20,7 @@ from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.client.http import Client
+from warpsmith.service.client.trying import ENDS
 from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.profiles import ProfileDocument
 
@@ -37,6 +38,9 @@ def profile(
     ],
     trace: Annotated[Path | None, typer.Option(help="File that receives a Chrome trace.")] = None,
     wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a judge worker to make it.")] = 600.0,
+    last: Annotated[
+        bool, typer.Option("--last", help="Of a node: show the latest profile that was asked for, and ask for none.")
+    ] = False,
     device: Annotated[str, typer.Option(help="Of a model: where it runs, cpu or cuda.")] = "cpu",
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Of a model: directory that receives the op specs.")
@@ -59,7 +63,15 @@ def profile(
         return
     with connected(url, key) as client:
         chosen = resolve_node_id(client, what)
-        found = _await_profile(client, chosen, wait, trace=trace is not None)
+        if last:
+            found = client.profile(chosen, trace=trace is not None)
+        else:
+            found = _await_profile(client, chosen, wait, trace=trace is not None)
+    if found.state not in ENDS:
+        raise CommandError(
+            f"the profile of {chosen} is {found.state}: is a judge worker up? warpsmith doctor says. A bundle takes it "
+            f"to a GPU elsewhere: warpsmith bundle {found.search_id} -o DIR; then: warpsmith profile {what} --last"
+        )
     if found.state == "failed":
         raise CommandError(f"no profile of {chosen}: {found.reason}")
     if trace is not None:
@@ -81,19 +93,13 @@ def print_profile(found: ProfileDocument) -> None:
 
 
 def _await_profile(client: Client, chosen: str, wait_s: float, *, trace: bool) -> ProfileDocument:
-    """Request a profile and wait until it has ended; a request replaces one that was lost."""
+    """Request a profile and wait until it has ended, or no longer; a request replaces one that was lost."""
     deadline = time.monotonic() + wait_s
     asked = client.request_profile(chosen)
     while True:
         found = client.profile(chosen, trace=trace)
-        if found.id == asked.id and found.state in ("done", "failed"):
+        if (found.id == asked.id and found.state in ENDS) or time.monotonic() >= deadline:
             return found
-        if time.monotonic() >= deadline:
-            raise CommandError(
-                f"the profile of {chosen} is {found.state} after {wait_s:g} s: is a judge worker up? "
-                f"warpsmith doctor says. A bundle takes it to a GPU elsewhere: "
-                f"warpsmith bundle {found.search_id} -o DIR. Then ask again: warpsmith profile {chosen}"
-            )
         time.sleep(POLL_S)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.api.test_bundles import attempts, created, unjudged_line, verdict_line
+from tests.integration.api.test_bundle_trips import GOOD, write
+from tests.integration.api.test_bundles import attempts, created, nodes, small_op, unjudged_line, verdict_line
 from tests.support.api_support import application, command_line, settings_for
 from warpsmith.kernels_db.store.tables import AttemptRow, WorkerRow
 from warpsmith.service.documents.bundles import BundleDocument
@@ -259,3 +263,53 @@ def test_builds_are_asked_for_where_a_bundle_is_written(said: Any, tmp_path: Pat
     assert not (tmp_path / "b" / "builds.jsonl").exists()
     code, _, err = said("bundle", "--drop", "bn_1", "--with-builds")
     assert (code, "nothing beside it" in err) == (2, True)
+
+
+def test_what_was_asked_for_and_not_judged_needs_no_settling(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    assert said("bundle", search_id, "-o", str(tmp_path / "first"))[0] == 0
+    (tmp_path / "x.py").write_text(GOOD)
+    code, _, err = said("try", nodes(said.db, search_id)[0].id, str(tmp_path / "x.py"), "--wait", "0")
+    assert code == 1
+    assert f"A bundle takes it to a GPU elsewhere: warpsmith bundle {search_id} -o DIR" in err.replace("\n", " ")
+    code, out, err = said("bundle", "--all", "-o", str(tmp_path / "all"))
+    assert code == 0, err
+    directory = tmp_path / "all" / search_id
+    (directory / "verdicts.jsonl").write_text("")
+    (directory / "unjudged.jsonl").write_text(json.dumps(unjudged_line(bundle_in(directory))) + "\n")
+    code, out, err = said("merge", str(directory))
+    assert (code, out) == (0, "0 verdicts merged, 1 not judged\n")
+    assert "has no verdict: died: its driver fell" in err
+    assert "--requeue" not in err
+
+
+@pytest.mark.alone
+@pytest.mark.nightly
+def test_a_trip_brings_a_profile_and_a_try_back(said: Any, tmp_path: Path, examples: Path) -> None:
+    """All of it as a user does it: only the model is played, and the host has nothing but the bundle's own judge."""
+    search_id = created(said.db, small_op(examples))
+    bundles = [tmp_path / name for name in ("baselines", "round", "asked")]
+    assert said("bundle", search_id, "-o", str(bundles[0]), "--with-judge")[0] == 0
+    write(said.db, search_id, [GOOD])
+    assert said("bundle", search_id, "-o", str(bundles[1]), "--with-judge")[0] == 0
+    (file := tmp_path / "x.py").write_text(GOOD)
+    node = f"{search_id}#1"
+    assert said("profile", node, "--wait", "0")[0] == 1
+    for level in ("screen", "profile"):
+        assert said("try", node, str(file), "--level", level, "--wait", "0")[0] == 1
+    code, out, err = said("bundle", search_id, "-o", str(bundles[2]), "--with-judge")
+    assert (code, "3 jobs for" in out) == (0, True), err
+    there = {"PATH": os.environ["PATH"], "WARPSMITH_JUDGE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": "judge"}
+    for directory in bundles:
+        command = [sys.executable, "-m", "warpsmith.workers.judge", "."]
+        judged = subprocess.run(command, check=False, cwd=directory, env=there, capture_output=True, text=True)
+        assert judged.returncode == 0, judged.stderr
+    code, out, err = said("merge", *map(str, bundles))
+    assert (code, out) == (0, "6 verdicts merged\n"), err
+    assert f"the search goes on: warpsmith tree {search_id}" in err
+    code, out, err = said("profile", node, "--last")
+    assert (code, "kernels.bias_relu" in out) == (0, True), (out, err)
+    code, out, err = said("node", node)
+    assert out.count("  try      ty_") == 2, out
+    assert "screen accepted" in out
+    assert "profile ambiguous" in out
