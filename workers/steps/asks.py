@@ -5,7 +5,8 @@
     open ──> withdrawn                    the search ended, or its node was banned
     answered ──> withdrawn                the answer could not be read and the request starts over, as the next issue
 
-At most one issue of a request is open or answered at any time: its attempt waits while one is open.
+At most one issue of a request is open or answered at any time: its attempt waits while one is open. Where the search's
+baselines came meanwhile the attempt is taken up again, and an open ask gets the request that it has now.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def wait_for_answer(
     0 seconds: it never expires. For a banned node no ask is opened, and the step is taken back.
 
     False when the lease was lost. Calls are recorded when the step completes: answers stay with the attempt, so it
-    makes the earlier calls again.
+    makes the earlier calls again. An ask of the same request that is open already keeps its id, and gets the messages
+    of `request`.
     """
     with ending(db, attempt_id, owner, now, also) as (session, work):
         if work is None:
@@ -96,7 +98,9 @@ def wait_for_answer(
         if work.node.mark == "banned":  # since it was claimed
             take_back(session, work.search, work.node, now)
             return True
-        if last is None or last.state != "open":
+        if last is not None and last.state == "open":
+            last.messages = plain(list(request.messages))
+        else:
             ask = AskRow(
                 search_id=work.search.id,
                 node_id=work.node.id,

@@ -32,9 +32,8 @@ def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) ->
     for attempt in idle:
         asked = attempt.state == "waiting"
         close_attempt(attempt, "cancelled", now)
-        if asked:
-            of_step = (AskRow.attempt_id == attempt.id, AskRow.state == "open")
-            session.execute(update(AskRow).where(*of_step).values(state="withdrawn"))
+        of_step = (AskRow.attempt_id == attempt.id, AskRow.state == "open")  # of a pending one, too: see `asks`
+        session.execute(update(AskRow).where(*of_step).values(state="withdrawn"))
         _set_back(session, search, node, attempt, asked, now)
         node.updated_at = now
     return [attempt.kind for attempt in idle]

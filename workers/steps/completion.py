@@ -208,6 +208,18 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     add_event(session, search, what, now, node, **_progress(search, node, document))
     if level == "baseline" and not accepted:
         end(session, search, "failed", f"the op was not admitted: {node.reason}", now, _problem(document))
+    elif level == "baseline":
+        _take_up_requests(session, search)
+
+
+def _take_up_requests(session: Session, search: SearchRow) -> None:
+    """Put back the steps that wait for answers to requests without baselines: they were away in a bundle.
+
+    Each asks again, now with their times; its ask stays open all the while, and an answer to the former text counts.
+    """
+    waiting = (AttemptRow.search_id == search.id, AttemptRow.state == "waiting")
+    for attempt in session.scalars(select(AttemptRow).where(*waiting)):
+        put_back(attempt)
 
 
 def close_branch(

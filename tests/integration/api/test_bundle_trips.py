@@ -35,6 +35,7 @@ from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
 from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers import steps
 from warpsmith.workers.llm.prompt.requests import build
+from warpsmith.workers.llm.providers.agent_model import AgentModel
 from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.steps.work import read_earlier_baselines
 
@@ -153,6 +154,51 @@ def test_the_baselines_of_another_team_s_private_search_are_not_told(client: Tes
         session.get_one(SearchRow, theirs).team = "another"
         session.flush()
         assert read_earlier_baselines(session, search) is None
+
+
+@on_both_databases("db")
+def test_open_asks_get_the_baselines_as_soon_as_these_come(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    first = bundled(client, search_id)
+    (ideate,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+
+    def wait() -> str:
+        """Play a model worker in agent mode; returns the request of the ask."""
+        work = steps.claim(db, ideate.id, "model", 30.0, time.time())
+        assert work is not None
+        assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
+        (ask,) = client.get("/v1/asks", params={"search_id": search_id}).json()["items"]
+        request: str = client.get(f"/v1/asks/{ask['id']}").json()["messages"][-1]["content"]
+        return f"{ask['id']}: {request}"
+
+    before = wait()
+    assert "are not measured yet" in before
+    assert merged(client, verdict_line(first))["merged"] == 1
+    (pending,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    assert pending.state == "pending"
+    after = wait()
+    assert after.partition(":")[0] == before.partition(":")[0], "whoever writes already may answer"
+    assert "are not measured yet" not in after
+    assert "To beat: " in after
+
+
+def test_an_answer_that_comes_before_the_request_is_renewed_counts(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    first = bundled(client, search_id)
+    (ideate,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    work = steps.claim(db, ideate.id, "model", 30.0, time.time())
+    assert work is not None
+    steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
+    merged(client, verdict_line(first))
+    (ask,) = client.get("/v1/asks", params={"search_id": search_id}).json()["items"]
+    assert client.post(f"/v1/asks/{ask['id']}/answer", json={"reply": "ideas", "answered_by": "me"}).status_code == 200
+    again = steps.claim(db, ideate.id, "model", 30.0, time.time())
+    assert again is not None
+    request = build(request_context(again))
+    assert steps.wait_for_answer(db, ideate.id, "model", request, time.time())
+    (after,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    assert after.state == "pending", "the reconciler sends it, and its request finds the answer"
+    assert AgentModel(db).complete(request).text == "ideas"
 
 
 def test_a_dropped_bundle_opens_nothing_more_before_its_baselines(client: TestClient, db: Database) -> None:
