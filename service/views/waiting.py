@@ -11,7 +11,7 @@ from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, Wor
 from warpsmith.service.documents.searches import WaitingFor
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import owner_of, unjudged
+from warpsmith.workers.steps.bundling import in_bundle, owner_of, unjudged
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.placement import find_shortage
 
@@ -42,7 +42,7 @@ def _describe_pause(session: Session, search: SearchRow) -> WaitingFor:
 
 
 def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
-    away = AttemptRow.owner.startswith(owner_of(""))
+    away = in_bundle()
     example = case((unjudged(), AttemptRow.owner))
     rows = session.execute(
         select(AttemptRow.kind, away, func.count(), func.count(example), func.min(example))
@@ -52,8 +52,8 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
     by_side: dict[Literal["model", "judge"], int] = {}
     bundled = failed = 0
     owners: list[str] = []
-    for kind, in_bundle, count, left, owner in rows:
-        if in_bundle:
+    for kind, bundle_has_it, count, left, owner in rows:
+        if bundle_has_it:
             bundled += count - left
             failed += left
             owners += [owner] if left else []

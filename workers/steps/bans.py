@@ -16,13 +16,13 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.steps.bundling import owner_of
+from warpsmith.workers.steps.bundling import in_bundle
 from warpsmith.workers.steps.endings import close_node
 from warpsmith.workers.steps.rows import close_attempt
 
 _IDLE = or_(
     AttemptRow.state.in_(("pending", "waiting")),
-    and_(AttemptRow.state == "running", AttemptRow.owner.startswith(owner_of(""))),
+    and_(AttemptRow.state == "running", in_bundle()),
 )
 """Open steps on which no worker works."""
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import Champion, Ticket, canonical, digest
@@ -94,6 +94,11 @@ def owner_of(bundle_id: str) -> str:
     return f"bundle:{bundle_id}"
 
 
+def in_bundle() -> ColumnElement[bool]:
+    """Return the condition on an AttemptRow that the step's owner is a bundle, whichever; never NULL."""
+    return func.coalesce(AttemptRow.owner, "").startswith(owner_of(""))
+
+
 def is_held(attempt: AttemptRow, bundle_id: str) -> bool:
     """Check whether the bundle holds the step."""
     return attempt.state == "running" and attempt.owner == owner_of(bundle_id)
@@ -104,8 +109,7 @@ def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
 
     One of the bundles, by default any, still holds the step. Its error says why.
     """
-    owners = None if bundle_ids is None else [owner_of(bundle_id) for bundle_id in bundle_ids]
-    held = AttemptRow.owner.startswith(owner_of("")) if owners is None else AttemptRow.owner.in_(owners)
+    held = in_bundle() if bundle_ids is None else AttemptRow.owner.in_([owner_of(each) for each in bundle_ids])
     return and_(AttemptRow.state == "running", held, AttemptRow.error.is_not(None))
 
 

@@ -19,7 +19,7 @@ from warpsmith.workers.search.joining import read_parts
 from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.steps.budget_clock import set_clock, start_clock
-from warpsmith.workers.steps.bundling import owner_of
+from warpsmith.workers.steps.bundling import in_bundle
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
@@ -237,5 +237,4 @@ def _start_round(session: Session, search: SearchRow, steps: list[Step], now: fl
 def _is_in_bundle(session: Session, root: NodeView) -> bool:
     """Check whether a bundle holds the step that measures the baselines."""
     of_root = (AttemptRow.node_id == root.id, AttemptRow.kind == "judge", AttemptRow.state == "running")
-    held = AttemptRow.owner.startswith(owner_of(""))
-    return session.scalar(select(AttemptRow.id).where(*of_root, held).limit(1)) is not None
+    return session.scalar(select(AttemptRow.id).where(*of_root, in_bundle()).limit(1)) is not None
