@@ -27,7 +27,7 @@ from warpsmith.kernels_db.export import library
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.library import SHIPPED, read_entry
 from warpsmith.kernels_db.spec.op import load_op
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 

@@ -27,7 +27,8 @@ from warpsmith.kernels_db.job.bundle import Champion, Ticket, canonical, digest
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.search.budget import parse_budget

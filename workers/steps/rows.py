@@ -15,7 +15,8 @@ from sqlalchemy import bindparam, inspect, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.table_base import Rows, insert_new
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
