@@ -23,19 +23,18 @@ from typing import Any
 import torch
 
 from warpsmith.workers.optimize.compiled import choice, inductor, known
-from warpsmith.workers.optimize.compiled.choices import Choices
+from warpsmith.workers.optimize.compiled.choices import Choices, kind_of
 
 
 def keep(cache: Path, modes: Sequence[str], device: torch.device, output: Path) -> list[Path]:
     """Add what the cache has to the files in `output`; returns those that were written."""
     output.mkdir(parents=True, exist_ok=True)
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
     written = []
     for mode in modes:
         name = Choices(device, inductor.patches_of(mode, None)).file.stem
         found = decisions(cache / "choices" / f"{name}.json")
-        told = {"device": named, **facts, "mode": mode}
+        told = {"device": kind_of(device), **facts, "mode": mode}
         written += _added(output / known.decisions_file(name), told, known.DECISIONS, found)
     references = {
         file.stem: json.loads(file.read_text("utf-8")) for file in sorted((cache / "patterns").glob("*.json"))

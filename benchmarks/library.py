@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import queue
 import sys
 import tempfile
@@ -38,7 +37,17 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.library_experts import EXPERTS, NAMES, with_experts
-from benchmarks.showcase import BASELINES, Shown, ask, host_cost, lines, table, verify_job
+from benchmarks.showcase import (
+    BASELINES,
+    Shown,
+    ask,
+    host_cost,
+    lines,
+    read_verdicts,
+    table,
+    verify_job,
+    write_verdicts,
+)
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES
 from warpsmith.kernels_db.job.documents import Job, Verdict, WorkloadVerdict, judged_elsewhere
 from warpsmith.kernels_db.job.means import limit_fraction
@@ -140,12 +149,6 @@ def stored(entry: Entry) -> Shown:
     return Shown(entry.op.name, entry.language, sum(verdict["seconds"].values()), verdict)
 
 
-def read(file: Path) -> list[Shown]:
-    """Return the kernels with the verdicts that an earlier run wrote; those that had none are left out."""
-    verdicts = [cast("Verdict", each) for each in json.loads(file.read_text("utf-8")) if each is not None]
-    return [Shown(each["op"], str(each["language"]), sum(each["seconds"].values()), each) for each in verdicts]
-
-
 def is_good(one: Shown) -> bool:
     """Check whether a kernel is accepted, or its device is missing and nothing else is wrong."""
     if one.verdict is None or one.verdict["verdict"] == "accepted":
@@ -184,12 +187,12 @@ def main() -> int:
 
     def write(shown: Sequence[Shown]) -> None:
         if arguments.json:
-            arguments.json.write_text(json.dumps([one.verdict for one in shown], indent=1))
+            write_verdicts(arguments.json, shown)
 
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpsmith-library-") as scratch:
         shown = (
-            read(arguments.read)
+            read_verdicts(arguments.read)
             if arguments.read
             else [stored(entry) for entry in found]
             if arguments.stored
@@ -206,7 +209,8 @@ def main() -> int:
     if arguments.markdown:
         print(markdown(shown))
         return 0 if good == len(shown) else 1
-    print("\n".join([table(shown), *left_out(shown)]))
+    without = [line for one in shown if one.verdict is None for line in lines(one)]
+    print("\n".join([table(shown), *without, *left_out(shown)]))
     print(f"\n{told(shown)}")
     accepted = sum(one.verdict is not None and one.verdict["verdict"] == "accepted" for one in shown)
     spent = "as stored" if arguments.stored or arguments.read else f"in {time.monotonic() - start:.0f} s"

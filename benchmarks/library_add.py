@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.applied_models import Candidate, kernel
-from benchmarks.showcase import Shown, ask, gpu_target, lines, table, verify_job
+from benchmarks.showcase import Shown, ask, gpu_target, lines, table, verify_job, write_verdicts
 from warpsmith.kernels_db.export import library
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.library import SHIPPED, read_entry
 from warpsmith.kernels_db.spec.op import load_op
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
@@ -80,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 written.append(library.build(accepted, arguments.into))
                 read_entry(written[-1])
     if arguments.json:
-        arguments.json.write_text(json.dumps([one.verdict for one in found], indent=1))
+        write_verdicts(arguments.json, found)
     print(table(found))
     print("\n".join(f"written: {directory}" for directory in written) or "nothing written")
     return 0 if len(written) == len(found) else 1

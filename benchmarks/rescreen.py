@@ -92,9 +92,11 @@ def in_turns(rows: Sequence[Row], found: Mapping[str, Sequence[Recorded]]) -> li
 def screen(rows: Sequence[Row], found: Mapping[str, Sequence[Recorded]], time_s: float) -> Iterator[Row]:
     """Screen the candidates, by search, op by op, then verify each arm's best; yields each result as had.
 
-    A verified one comes again: the same row, with `verdict`, `source` and `error`. An arm's best is that of the rounds
-    that every arm of the op has. A candidate without a verdict has an `error`, and nothing of what it would say.
-    Raises SystemExit where there is no GPU.
+    Where that one is not accepted the arm's next best is verified, until one is or none is left. A verified one comes
+    again: the same row, with `verdict`, `source`, `error` and `passed_over`, the numbers of the faster ones that were
+    not accepted; a rejected one is right no more. An arm's best are those of the rounds that every arm of the op has.
+    A candidate without a verdict has an `error`, and nothing of what it would say. Raises SystemExit where there is no
+    GPU.
     """
     target = gpu_target()
     if target is None:
@@ -112,11 +114,12 @@ def screen(rows: Sequence[Row], found: Mapping[str, Sequence[Recorded]], time_s:
                 results.append(result)
                 sources[row["search"], each.seq] = source
                 yield result
-            for winner in winners(arms, [each for each in results if each["op"] == op]):
-                source = sources[winner["search"], winner["seq"]]
-                shown = bench.ask("verify", winner["language"], source, {})
-                winner |= {"verdict": shown.verdict, "error": shown.error, "source": source}
-                yield winner
+            for ranked in rankings(arms, [each for each in results if each["op"] == op]):
+                for position, winner in enumerate(ranked):
+                    before = [one["seq"] for one in ranked[:position]]
+                    yield bench.verify(winner, sources[winner["search"], winner["seq"]], before)
+                    if winner["verification"] == "passed":
+                        break
 
 
 class _Bench:
@@ -143,6 +146,15 @@ class _Bench:
         result = as_screened(result | {"verification": "none"}, shown.verdict) | {"reason": shown.verdict["reason"]}
         return result, _chosen(each.source, shown.verdict)
 
+    def verify(self, result: Row, source: str, passed_over: Sequence[int]) -> Row:
+        """Verify a screened candidate; returns its result, in which the outcome is written."""
+        shown = self.ask("verify", result["language"], source, {})
+        result |= {"verdict": shown.verdict, "error": shown.error, "source": source, "passed_over": list(passed_over)}
+        if shown.verdict is not None:
+            accepted = shown.verdict["verdict"] == "accepted"
+            result |= {"verification": "passed" if accepted else "failed", "right": accepted}
+        return result
+
     def ask(self, level: Level, language: str, source: str, more: Mapping[str, float]) -> Shown:
         candidate = cast("JobCandidate", {"language": language, "source": source})
         limits = {**DEFAULT_LIMITS, "time_s": self._time_s, **more}
@@ -155,9 +167,9 @@ def _chosen(source: str, verdict: Verdict) -> str:
     return source if sweep is None else specialise(source, sweep["chosen"])
 
 
-def winners(arms: Sequence[Row], results: Sequence[Row]) -> list[Row]:
-    """Return each arm's fastest right candidate in the rounds that all of them have, of those that got a verdict."""
+def rankings(arms: Sequence[Row], results: Sequence[Row]) -> list[list[Row]]:
+    """Return each arm's right candidates, fastest first, in the rounds in which all arms have a verdict."""
     judged = [[each for each in results if each["search"] == row["search"] and "right" in each] for row in arms]
     shared = set.intersection(*({each["round"] for each in one} for one in judged))
-    best = [best_of([each for each in one if each["round"] in shared]) for one in judged]
-    return [each for each in best if each is not None]
+    right = [[each for each in one if each["right"] and each["round"] in shared] for one in judged]
+    return [sorted(one, key=lambda each: float(each["score"]), reverse=True) for one in right]

@@ -9,9 +9,9 @@
 `read` takes searches that have ended into DATA, with the code of each one's winner, by the documents that PATH, the
 command line of that arm's version, prints with `--json`. `judge` judges the winners in full on this machine, all arms
 of an op in turns by one judge, so that arms are compared by one clock. `screen` does so with every candidate that
-POOLS/ARM/OP.jsonl has, at level screen, and then judges each arm's best in full; it writes each result at once, so it
-may be ended at any time. `join` brings what was judged in parts together. `table` prints the figures, of
-`benchmarks/results/search.json` where no DATA is named.
+POOLS/ARM/OP.jsonl has, at level screen, and then judges each arm's best in full, or where that one is rejected the next
+best; it writes each result at once, so it may be ended at any time. `join` brings what was judged in parts together.
+`table` prints the figures, of `benchmarks/results/search.json` where no DATA is named.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
     for row in sorted(rows, key=lambda each: (each["op"], each["arm"])):
         asked = sum(map(sum, row["prompt_tokens"].values()))
         whole = [str(row["calls"]), f"{asked:,}", f"{row['reply_tokens']:,}"]
-        whole += [f"{row['gpu_seconds']:.0f}", f"{row['sweep_seconds']:.0f}", *_together(row.get("verdict"))]
+        whole += [f"{row['gpu_seconds']:.0f}", f"{row['sweep_seconds']:.0f}", *_together(row)]
         for (device, number), judged in parts(row).items():
             best = best_of(judged)
             screened = "none" if best is None else _spanned(best["score"], best["ci95"])
@@ -139,14 +139,17 @@ def _spanned(score: float, ends: Sequence[float]) -> str:
     return f"{score:.3f}x [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
-def _together(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
+def _together(row: Row) -> tuple[str, str]:
+    verdict = row.get("verdict")
     if verdict is None:
         return "-", "-"
+    passed_over = row.get("passed_over", ())
+    after = f", after {' and '.join(f'#{seq}' for seq in passed_over)} failed" if passed_over else ""
     score = _speedup(verdict)
     if score is None:
-        return f"{verdict['verdict']} at {verdict['gate']}", "-"
+        return f"{verdict['verdict']} at {verdict['gate']}{after}", "-"
     share = limit_fraction(verdict["workloads"])
-    return _spanned(score[0], score[1:]), "-" if share is None else f"{share:.0%}"
+    return f"{_spanned(score[0], score[1:])}{after}", "-" if share is None else f"{share:.0%}"
 
 
 def _speedup(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -312,9 +315,12 @@ def _put(rows: list[Row], row: Row) -> None:
 
 
 def _join(rows: Sequence[Row], found: Iterable[Row]) -> None:
-    """Bring verdicts into the rows of their searches, and screenings, in place of those on the same device."""
+    """Bring verdicts into the rows of their searches, and screenings, in place of those on the same device.
+
+    Of several candidates of a search that were verified, the one verified last is its winner.
+    """
     by_search = {row["search"]: row for row in rows}
-    for each in found:
+    for each in sorted(found, key=lambda one: len(one.get("passed_over", ()))):
         row = by_search.get(each["search"])
         if row is None:
             continue
@@ -325,6 +331,7 @@ def _join(rows: Sequence[Row], found: Iterable[Row]) -> None:
         if each.get("verdict") is not None:
             row["verdict"] = each["verdict"]
             row["source"] = each.get("source", row["source"])
+            row["passed_over"] = each.get("passed_over", [])
 
 
 def _load(file: Path) -> dict[str, Any]:

@@ -148,6 +148,25 @@ def ask(client: JudgeClient, job: Job) -> Shown:
     return Shown(job["op"]["name"], candidate["language"], time.monotonic() - start, verdict, error)
 
 
+def write_verdicts(file: Path, shown: Sequence[Shown]) -> None:
+    """Write the verdicts; in place of one that there is not, why: op, language, seconds, error, and a null verdict."""
+    file.write_text(json.dumps([asdict(one) if one.verdict is None else one.verdict for one in shown], indent=1))
+
+
+def read_verdicts(file: Path) -> list[Shown]:
+    """Read what `write_verdicts` wrote. A null, as earlier versions wrote, is a kernel without a name or verdict."""
+    found = []
+    for each in json.loads(file.read_text("utf-8")):
+        if each is None:
+            found.append(Shown("?", "?", 0.0, None, "the file does not say why"))
+        elif each["verdict"] is None:
+            found.append(Shown(**each))
+        else:
+            verdict = cast("Verdict", each)
+            found.append(Shown(each["op"], str(each["language"]), sum(each["seconds"].values()), verdict))
+    return found
+
+
 def lines(one: Shown) -> list[str]:
     """Describe one candidate for people: the verdict, its error per workload, and its kernels."""
     verdict = one.verdict

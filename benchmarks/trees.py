@@ -13,7 +13,8 @@ from typing import Any
 from sqlalchemy import insert, update
 
 from benchmarks.op import OP, TARGET
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.idea_beam import IdeaBeam

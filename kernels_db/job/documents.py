@@ -262,6 +262,8 @@ class WorkloadVerdict(TypedDict):
     kernel_calls: NotRequired[list[int]]  # how often each of them ran in that call
     configurations: NotRequired[list[Configuration]]  # what Triton's autotuner took in that call
     deferred_us: NotRequired[float]  # of the candidate's time: what its calls took that decide no time
+    late_calls: NotRequired[dict[str, int]]  # by contender: timed calls that the host launched too late, where any
+    unsure: NotRequired[bool]  # true: so many that a time may be the host's, in every timing that there was time for
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
     not_timed: NotRequired[dict[str, str]]  # of a timed workload: the op's baselines that were not timed, and why
 

@@ -3,7 +3,7 @@
     db.Database(url)      one for a process, safe for threads. `reading()` and `writing()` give a session; the second
                           commits at its end, rolls back on an error, and is BEGIN IMMEDIATE on SQLite
     upgrade(), revision() Alembic's head; (found, expected)
-    db.new_id("sr")       an id that sorts by time, "sr_01jd..."; the prefix tells the table
+    ids.new_id("sr")      an id that sorts by time, "sr_01jd..."; the prefix tells the table
     listing               lists page by key: a Page has `items` and `next`, an opaque cursor or None
 
 A pool (`pool_file`) is JSON lines: a header with "format": "warpsmith-pool", the op's semantic digest, target, language

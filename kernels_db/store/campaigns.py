@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, CampaignRow
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.kernels_db.job.bundle import canonical, digest
 from warpsmith.kernels_db.job.documents import Job
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import CounterexampleRow, OpRow, WorkloadRow
 
 MOST_KEPT = 32

@@ -1,4 +1,4 @@
-"""The database of a process: engines, transactions, migrations and ids.
+"""The database of a process: engines, transactions and migrations.
 
 SQLite runs in WAL mode; a writing transaction begins with BEGIN IMMEDIATE, so two writers queue instead of failing
 half-way (a deferred transaction that turns into a writer cannot wait: SQLite answers it "database is locked" at once).
@@ -8,8 +8,6 @@ PostgreSQL writes under READ COMMITTED and callers lock the row of the search th
 from __future__ import annotations
 
 import fcntl
-import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,8 +68,6 @@ _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _SQLITE_FULL = 13
 _POSTGRESQL_DISK_FULL = "53100"
 _POSTGRESQL_READ_ONLY = "25006"
-_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
-_PAIRS = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
 
 
 class StorageFull(Exception):  # noqa: N818 - a state of the world, like the model's errors
@@ -317,32 +313,3 @@ def _is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-class _Ids:
-    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits.
-
-    They count up when they must.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = 0
-
-    def next(self) -> int:
-        with self._lock:
-            fresh = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(79)
-            self._last = max(fresh, self._last + 1)
-            return self._last
-
-
-_ids = _Ids()
-
-
-def new_id(prefix: str) -> str:
-    """Return a new id, `prefix` and 26 characters.
-
-    The ids of one process rise, those of several sort by the millisecond.
-    """
-    value = _ids.next()
-    return f"{prefix}_" + "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import NsightKernel
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, ProfileRow, SearchRow
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, summary
 from warpsmith.kernels_db.store.similarity import fits, similarity
 from warpsmith.kernels_db.store.tables import (

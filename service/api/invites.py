@@ -12,7 +12,8 @@ from typing import cast
 from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import InviteRow
 from warpsmith.service.api import tokens
 

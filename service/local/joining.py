@@ -14,12 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from warpsmith.kernels_db.store.db import Database, expected_revision
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.joining import find_mismatch
+from warpsmith.service.local.database_errors import explaining
 from warpsmith.service.settings import is_loopback
 from warpsmith.workers.settings import Settings
 
@@ -87,16 +86,11 @@ def check_database(settings: Settings) -> None:
         database = Database(settings.database)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    try:
+    services = (
+        "the service's: is its port open to this host, and has its password changed? A new token brings the new one"
+    )
+    with explaining(database, "database", services, CommandError):
         found, expected = database.revision()
-    except SQLAlchemyError as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise CommandError(
-            f"database: found {database.url.render_as_string()}, which cannot be used ({cause}); expected the "
-            "service's: is its port open to this host, and has its password changed? A new token brings the new one"
-        ) from None
-    finally:
-        database.dispose()
     own = version("warpsmith")
     mismatch = find_mismatch(own, own, found or "none", expected)
     if mismatch is not None:

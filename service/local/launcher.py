@@ -27,12 +27,11 @@ from pathlib import Path
 import httpx
 import redis
 from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.library.seed_library import stock
-from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import WorkerRow
+from warpsmith.service.local.database_errors import explaining
 from warpsmith.service.local.home import HomeLock
 from warpsmith.service.local.listening import listen_together
 from warpsmith.service.local.redis_server import redis_executable
@@ -170,20 +169,11 @@ class Launcher:
             database = Database(self._make_environment()["WARPSMITH_DATABASE_URL"])
         except ValueError as error:
             raise StartError(str(error)) from None
-        try:
+        expected = "a SQLite file that can be written, or a PostgreSQL database that answers"
+        with explaining(database, "WARPSMITH_DATABASE_URL", expected, StartError):
             database.upgrade()
             self._started_at = database.now()
             stock(database)
-        except BrokenEntry as error:
-            raise StartError(f"the library of kernels: {error}; install Warpsmith again") from None
-        except (SQLAlchemyError, StorageFull) as error:
-            cause = getattr(error, "orig", None) or error
-            raise StartError(
-                f"WARPSMITH_DATABASE_URL: found {database.url.render_as_string()}, which cannot be used ({cause}); "
-                "expected a SQLite file that can be written, or a PostgreSQL database that answers"
-            ) from None
-        finally:
-            database.dispose()
 
     def _make_environment(self) -> dict[str, str]:
         return {

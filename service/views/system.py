@@ -19,7 +19,7 @@ from warpsmith.kernels_db.store.tallies import read_tallies
 from warpsmith.service.documents.quotas import QuotaDocument
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
-from warpsmith.workers.steps.rows import owner_of
+from warpsmith.workers.steps.rows import in_bundle
 
 PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")
 MODEL_KINDS = ("ideate", "code")
@@ -134,7 +134,7 @@ def _count_steps(session: Session, now: float) -> Iterator[tuple[str, str, int, 
         .where(
             AttemptRow.state.in_(("pending", "running")),
             SearchRow.state == "running",
-            func.coalesce(AttemptRow.owner, "").not_like(f"{owner_of('')}%"),
+            ~in_bundle(),
         )
         .group_by(*columns)
     )

@@ -14,7 +14,7 @@ from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import unjudged
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.placement import find_shortage
-from warpsmith.workers.steps.rows import owner_of
+from warpsmith.workers.steps.rows import in_bundle, owner_of
 
 MODEL_STEPS = ("ideate", "code")
 
@@ -44,7 +44,7 @@ def _describe_pause(session: Session, search: SearchRow) -> WaitingFor:
 
 
 def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
-    away = AttemptRow.owner.startswith(owner_of(""))
+    away = in_bundle()
     example = case((unjudged(), AttemptRow.owner))
     rows = session.execute(
         select(AttemptRow.kind, away, func.count(), func.count(example), func.min(example))
@@ -54,8 +54,8 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
     by_side: dict[Literal["model", "judge"], int] = {}
     bundled = failed = 0
     owners: list[str] = []
-    for kind, in_bundle, count, left, owner in rows:
-        if in_bundle:
+    for kind, bundle_has_it, count, left, owner in rows:
+        if bundle_has_it:
             bundled += count - left
             failed += left
             owners += [owner] if left else []
@@ -137,7 +137,7 @@ def _describe_requested(session: Session, search: SearchRow, now: float, alive_a
         (TryRow, "try", TryRow.level != "compile"),  # the others hold no device, and no bundle takes them
     )
     for table, noun, wanted in kinds:
-        waits = or_(table.state == "pending", and_(table.state == "running", table.owner.startswith(owner_of(""))))
+        waits = or_(table.state == "pending", and_(table.state == "running", in_bundle(table)))
         query = select(table.state, func.count()).where(table.search_id == search.id, waits, wanted)
         for state, count in session.execute(query.group_by(table.state).order_by(table.state)).tuples():
             if state == "running":

@@ -128,6 +128,13 @@ def test_an_honest_candidate_is_accepted_with_its_evidence(judge: JudgeClient, l
     assert 0 < host["plan"] < host["run"]
 
 
+def test_calls_that_the_host_launches_late_are_counted(judge: JudgeClient) -> None:
+    slow = "import time\n" + ADD_RELU.replace("    return", "    time.sleep(0.005)\n    return")
+    timed = entry(accepted(judged(judge, HONEST, reference=slow)))
+    assert timed["late_calls"]["eager"] > timed["late_calls"].get("candidate", 0)
+    assert "unsure" not in timed, "late in every block: so it is launched, and another timing would find the same"
+
+
 def test_a_wrong_element_is_named(judge: JudgeClient) -> None:
     failure = failure_of(judged(judge, cuda(f"{RIGHT} if (i == 12345) out[i] += 1.0f;")))
     assert (failure["kind"], failure["tensor"], failure["index"]) == ("wrong_value", "out", [12345])

@@ -14,7 +14,8 @@ from tests.support.steps_support import verdict
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.store import records
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow, WorkerRow
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.queue.process import WorkerProcess

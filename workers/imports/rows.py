@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session, aliased, undefer
 
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import ImportRow, TeamRow
 from warpsmith.workers.queue_names import MODEL_QUEUE
 from warpsmith.workers.steps.rows import plain

@@ -43,6 +43,7 @@ CARRIED = {
     "warpsmith.kernels_db.runtime.cache": "cache",
     "warpsmith.kernels_db.runtime.errors": "errors",
     "warpsmith.workers.judge.clock.timing": "timing",
+    "warpsmith.workers.judge.machine.processor": "processor",
 }
 """Modules that go with them, by what they are called there."""
 _INIT = '''"""Kernels for {model}, found and verified by Warpsmith, and what compiles it with them. PyTorch is enough.

@@ -25,7 +25,8 @@ from warpsmith.kernels_db.store.counterexamples import (
     known_counterexamples,
     lock_op,
 )
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
 from warpsmith.workers.queue_names import judge_queue

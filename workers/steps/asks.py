@@ -16,7 +16,8 @@ import time
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.llm.base import ModelRequest
 from warpsmith.workers.steps.bans import take_back

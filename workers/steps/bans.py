@@ -17,11 +17,11 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.endings import close_node
-from warpsmith.workers.steps.rows import close_attempt, owner_of
+from warpsmith.workers.steps.rows import close_attempt, in_bundle
 
 _IDLE = or_(
     AttemptRow.state.in_(("pending", "waiting")),
-    and_(AttemptRow.state == "running", AttemptRow.owner.startswith(owner_of(""))),
+    and_(AttemptRow.state == "running", in_bundle()),
 )
 """Open steps on which no worker works."""
 

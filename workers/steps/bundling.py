@@ -27,7 +27,8 @@ from warpsmith.kernels_db.job.bundle import Champion, Ticket, canonical, digest
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.profiles import ProfileWork, source_sha256
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, ProfileRow, SearchRow, TryRow
 from warpsmith.workers.search.tree import ENDED
@@ -43,6 +44,7 @@ from warpsmith.workers.steps.requested import (
 from warpsmith.workers.steps.rows import (
     Held,
     add_event,
+    in_bundle,
     is_held,
     lock_search,
     message,
@@ -118,8 +120,7 @@ def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
 
     One of the bundles, by default any, still holds the step. Its error says why.
     """
-    owners = None if bundle_ids is None else [owner_of(bundle_id) for bundle_id in bundle_ids]
-    held = AttemptRow.owner.startswith(owner_of("")) if owners is None else AttemptRow.owner.in_(owners)
+    held = in_bundle() if bundle_ids is None else AttemptRow.owner.in_([owner_of(each) for each in bundle_ids])
     return and_(AttemptRow.state == "running", held, AttemptRow.error.is_not(None))
 
 

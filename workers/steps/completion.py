@@ -17,7 +17,8 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.store.counterexamples import keep_counterexample
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest

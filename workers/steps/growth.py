@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.search.budget import parse_budget
@@ -22,7 +22,7 @@ from warpsmith.workers.steps.budget_clock import set_clock, start_clock
 from warpsmith.workers.steps.crossover import join_candidates
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
-from warpsmith.workers.steps.rows import add_event, is_unwritten, message, owner_of, put_back, spend, write_new
+from warpsmith.workers.steps.rows import add_event, in_bundle, is_unwritten, message, put_back, spend, write_new
 from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 
@@ -236,5 +236,4 @@ def _start_round(session: Session, search: SearchRow, steps: list[Step], now: fl
 def _is_in_bundle(session: Session, root: NodeView) -> bool:
     """Check whether a bundle holds the step that measures the baselines."""
     of_root = (AttemptRow.node_id == root.id, AttemptRow.kind == "judge", AttemptRow.state == "running")
-    held = AttemptRow.owner.startswith(owner_of(""))
-    return session.scalar(select(AttemptRow.id).where(*of_root, held).limit(1)) is not None
+    return session.scalar(select(AttemptRow.id).where(*of_root, in_bundle()).limit(1)) is not None

@@ -10,7 +10,8 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, Target
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.table_base import fill_defaults
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget

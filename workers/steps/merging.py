@@ -21,7 +21,8 @@ from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT, Verdict
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, TryRow, VerdictRow
 from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.search.tree import ENDED

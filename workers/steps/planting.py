@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.search.dedup import idea_digest

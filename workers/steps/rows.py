@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import bindparam, inspect, select
+from sqlalchemy import ColumnElement, bindparam, func, inspect, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.table_base import Leased, Rows, insert_new
-from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, ProfileRow, SearchRow, TryRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
 from warpsmith.workers.steps.values import EventType, Message, ModelCall, UnknownSearch
@@ -99,6 +100,11 @@ def ending(
 def owner_of(bundle_id: str) -> str:
     """Return the owner that the steps of a bundle have."""
     return f"bundle:{bundle_id}"
+
+
+def in_bundle(table: type[AttemptRow | ProfileRow | TryRow] = AttemptRow) -> ColumnElement[bool]:
+    """Return the condition that a row's owner is a bundle, whichever; never NULL."""
+    return func.coalesce(table.owner, "").startswith(owner_of(""))
 
 
 def is_held(row: Leased, bundle_id: str) -> bool:

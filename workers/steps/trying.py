@@ -23,7 +23,8 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.counterexamples import Counterexample, known_counterexamples
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, TryRow
 from warpsmith.workers.queue_names import judge_queue

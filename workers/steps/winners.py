@@ -16,7 +16,7 @@ from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.job.means import mean_ends
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import (
     DEFAULT_TEAM,
     SHIPPED,

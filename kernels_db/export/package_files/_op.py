@@ -136,6 +136,8 @@ def _fake(*arguments: Any) -> Any:
         outputs = result if isinstance(result, tuple | list) else (result,)
         made = [(o.shape, o.dtype, o.device) for o in outputs]
         if call is not None and all(o.layout is torch.strided for o in outputs):
+            if len(_FAKES) >= MOST_FAKES:
+                _FAKES.clear()
             _FAKES[call] = made
         fakes = tuple(o.new_empty(o.shape) for o in outputs)
     else:
@@ -146,6 +148,9 @@ def _fake(*arguments: Any) -> Any:
 
 _FAKES: dict[Any, list[tuple[torch.Size, torch.dtype, torch.device]]] = {}
 """The outputs of calls that were traced: a model has the op in each of its layers, and a compiler asks each time."""
+
+MOST_FAKES = 256
+"""Calls that are remembered at most: beyond, all are forgotten, or a process that traces ever new shapes would grow."""
 
 
 def _call_of(arguments: tuple[Any, ...]) -> Any:

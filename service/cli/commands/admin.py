@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.store import audit, tallies
-from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, ApiKeyRow
 from warpsmith.service.api import auth
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
+from warpsmith.service.local.database_errors import explaining
 from warpsmith.service.settings import ServiceSettings
 
 db_app = typer.Typer(no_args_is_help=True, help="The database's schema.")
 COMMAND_LINE = "command line"
 """The source of these commands in the audit log."""
+EXPECTED = "a database that answers and that `warpsmith db upgrade` has prepared"
 
 keys_app = typer.Typer(no_args_is_help=True, help="API keys; required when the service is bound to more than loopback.")
 
@@ -35,18 +35,8 @@ def database() -> Iterator[Database]:
         db = Database(settings.database)
     except ValueError as error:
         raise CommandError(str(error), 2) from None
-    try:
+    with explaining(db, "WARPSMITH_DATABASE_URL", EXPECTED, CommandError):
         yield db
-    except BrokenEntry as error:
-        raise CommandError(f"the library of kernels: {error}; install Warpsmith again") from None
-    except (SQLAlchemyError, StorageFull) as error:
-        cause = getattr(error, "orig", None) or error
-        raise CommandError(
-            f"WARPSMITH_DATABASE_URL: found {db.url.render_as_string()}, which cannot be used ({cause}); "
-            "expected a database that answers and that `warpsmith db upgrade` has prepared"
-        ) from None
-    finally:
-        db.dispose()
 
 
 @db_app.command()

@@ -28,7 +28,8 @@ from tests.support.api_support import (
 )
 from tests.support.campaigns import begun
 from warpsmith.kernels_db.spec.op import load_op
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, SearchRow
 from warpsmith.service.client import campaign as campaign_module
 from warpsmith.service.client.campaign import CampaignRun, Here

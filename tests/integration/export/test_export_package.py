@@ -116,6 +116,12 @@ with FakeTensorMode():
     assert traced(40, 8) == 3
 with FakeTensorMode():
     assert traced(40, 8) == 3, "and of another model, or another compilation"
+    for rows in range(package._op.MOST_FAKES):
+        traced(100 + rows, 8)
+    assert len(package._op._FAKES) <= package._op.MOST_FAKES
+    del asked[3:]
+    assert traced(40, 8) == 4, "the memory has a bound, and what it forgot is traced again"
+    del asked[3:]
 varies = FakeTensorMode(shape_env=ShapeEnv())
 x = varies.from_tensor(torch.empty(40, 8))
 assert all(isinstance(size, torch.SymInt) for size in x.shape)

@@ -28,7 +28,8 @@ from warpsmith.kernels_db.runtime import CompileError, HostError, cpp, cuda_buil
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.kernels_db.store import listing, records
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.reverification_due import DAY_S, Present, due, present, presents
 from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
 from warpsmith.service.views.kernels import make_kernel_summaries

@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.steps_support import OP, TARGET, Driver, create, idea, verdict
 from warpsmith.kernels_db.spec.op import Target, parse_op
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.records import add_op, similar_kernels
 from warpsmith.kernels_db.store.tables import EventRow, KernelRow
 from warpsmith.workers import steps

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from tests.services import on_both_databases
 from tests.support.steps_support import Driver, create, idea
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.steps import planting, steering

@@ -13,7 +13,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from warpsmith.kernels_db.store.db import Database, StorageFull, new_id
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import METADATA, AskRow, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
 
 

@@ -19,7 +19,8 @@ from tests.services import migrate, on_both_databases
 from tests.support.api_support import settings_for
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.store import tallies
-from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     AttemptRow,

@@ -40,7 +40,8 @@ class Simulated:
     """A contender whose calls take `call_us` on the device and `hidden_us` besides, which its events do not show.
 
     The last call of each burst takes `last_us` more, the first burst `first_us` and the fourth `held_up_us`; `late`: a
-    call's results are written after it has ended.
+    call's results are written after it has ended; `behind`: so many calls are launched late, of a burst with a number
+    below `until`.
     """
 
     call_us: float
@@ -50,6 +51,8 @@ class Simulated:
     first_us: float = 0.0
     held_up_us: float = 0.0
     late: bool = False
+    behind: int = 0
+    until: int = 1000
     count: int = 8
     filled: dict[int, Any] = field(default_factory=dict)
     bursts: list[list[int]] = field(default_factory=list)
@@ -75,9 +78,10 @@ class Simulated:
         taken = int(Digester(CPU).take(self.slots[place].arena, seal).item())
         if self.late and order[seal.fixed] != EMPTY:
             self.slots[place].arena.add_(1)
+        late = self.behind if len(self.bursts) < self.until else 0
         wall = START_US + sum(FLUSH_US + (0.0 if slot == EMPTY else self.call_us + self.hidden_us) for slot in order)
         wall += {1: self.first_us, 4: self.held_up_us}.get(len(self.bursts), 0.0)
-        return Burst(round(1e3 * (wall + self.chance.uniform(0, self.jitter_us))), calls, taken)
+        return Burst(round(1e3 * (wall + self.chance.uniform(0, self.jitter_us))), calls, late, taken)
 
 
 def clock(*, draw: Any = None, **contenders: Simulated) -> BurstClock:
@@ -229,3 +233,17 @@ def test_results_that_are_written_after_their_call_are_seen() -> None:
         looked_at: list[Call] = []
         bursts.block(name, looked_at.append)
         assert [call.kept for call in looked_at] == [name == "honest"]
+
+
+def test_calls_that_are_launched_late_are_counted_by_contender() -> None:
+    contenders = {
+        "eager": Simulated(100.0, count=32, behind=3),
+        "compile": Simulated(100.0, count=32, behind=2, until=15),  # three blocks after calibration's eleven
+        "candidate": Simulated(100.0, count=32),
+    }
+    bursts = clock(**contenders)
+    for name in contenders:
+        for _ in range(7):
+            bursts.block(name)
+    assert bursts.late_calls() == {"eager": 3 * 7, "compile": 2 * 3}
+    assert bursts.late_blocks() == {"eager": 1.0, "compile": pytest.approx(3 / 7), "candidate": 0.0}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.workers.judge.clock.deferral import ALLOWED, Ledger
-from warpsmith.workers.judge.clock.timing import Samples, plan_for
+from warpsmith.workers.judge.clock.timing import plan_for
+from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 
 
@@ -80,14 +81,14 @@ def test_a_timing_that_seems_to_leave_work_out_is_made_again(
     """A neighbour's one long call does not come twice; who defers work does so every time."""
     left = list(found)
 
-    def timed(self: WorkloadRun, baselines: object, plan: object) -> Samples:
-        self.deferred_us = left.pop(0)
-        return {"eager": [1.0], "candidate": [float(len(left))]}
+    def timed(self: WorkloadRun, baselines: object, plan: object) -> Reading:
+        deferred_us = left.pop(0)
+        return Reading({"eager": [1.0], "candidate": [float(len(left))]}, deferred_us=deferred_us)
 
     monkeypatch.setattr(WorkloadRun, "_time_calls", timed)
     nothing: Any = SimpleNamespace(device=SimpleNamespace(type="cpu"))
     run = WorkloadRun(nothing, nothing, None, 1.0, nothing, random.Random(0))
-    samples = run.time([], plan_for(False, "cpu", 1.0))
+    reading = run.time([], plan_for(False, "cpu", 1.0))
     assert len(found) - len(left) == made
-    assert run.deferred_us == counted
-    assert samples == {"eager": [1.0], "candidate": [len(found) - 1 - found.index(counted) + counted]}
+    assert reading.deferred_us == counted
+    assert reading.samples == {"eager": [1.0], "candidate": [len(found) - 1 - found.index(counted) + counted]}

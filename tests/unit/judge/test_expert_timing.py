@@ -11,6 +11,7 @@ import pytest
 from tests import judging
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates import measurement
+from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.wrong import Wrong
 from warpsmith.workers.judge.reference.baselines import WorkloadFacts, untimed_reason
 
@@ -24,9 +25,9 @@ class Timed:
         self.baseline_misses = misses
         self.looks = looks
 
-    def time(self, baselines: list[str], plan: timing.Plan) -> timing.Samples:
+    def time(self, baselines: list[str], plan: timing.Plan) -> Reading:
         assert plan.check_baseline >= self.looks
-        return {name: [1.0] for name in baselines}
+        return Reading({name: [1.0] for name in baselines})
 
 
 def make_run(facts: WorkloadFacts, dropped: list[str]) -> Any:

@@ -37,8 +37,10 @@ def written(seq: int, source: str, number: int = 1) -> Recorded:
 class Judge:
     """Stands in for the judge: a verdict by the source, with the jobs that were asked for."""
 
-    def __init__(self, scores: dict[str, float | None], *, ends_after: int = 99) -> None:
-        self._scores, self._left = scores, ends_after
+    def __init__(
+        self, scores: dict[str, float | None], *, ends_after: int = 99, verifies: dict[str, float | None] | None = None
+    ) -> None:
+        self._scores, self._left, self._verifies = scores, ends_after, {**scores, **(verifies or {})}
         self.jobs: list[dict[str, Any]] = []
 
     def ask(self, _: object, job: Any) -> Shown:
@@ -46,9 +48,9 @@ class Judge:
             raise KeyboardInterrupt
         self.jobs.append(job)
         source = job["candidate"]["source"]
-        if source == "dies":
+        if source == f"dies in {job['level']}":
             return Shown(OP, "triton", 0.0, None, "JudgeDied: gone")
-        score = self._scores[source]
+        score = (self._scores if job["level"] == "screen" else self._verifies)[source]
         ends = None if score is None else [score, score]
         word = "rejected" if score is None else "accepted"
         verdict: Any = {"verdict": word, "gate": "time", "reason": word, "score": score, "score_ci95": ends}
@@ -121,6 +123,41 @@ def test_arms_take_turns_and_the_best_of_the_shared_rounds_is_verified(monkeypat
     assert (results[-1]["seq"], results[-1]["source"], results[-1]["verdict"]["level"]) == (2, "b2", "verify")
 
 
+def test_the_next_best_is_verified_where_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores: dict[str, float | None] = {"slow": 1.0, "dies in verify": 5.0, "wrong": 9.0, "good": 2.0, "lost": 3.0}
+    judge = judged_by(monkeypatch, Judge(scores, verifies={"wrong": None, "lost": None}))
+    found = {
+        "sr_today": [written(seq, source) for seq, source in enumerate(("slow", "dies in verify", "wrong", "good"), 1)],
+        "sr_yesterday": [written(1, "lost")],
+    }
+    results: list[dict[str, Any]] = []
+    for each in screen([row("today"), row("yesterday")], found, 3.0):
+        results += [] if each in results else [each]
+    verified = [source for level, source in judge.asked if level == "verify"]
+    assert verified == ["wrong", "dies in verify", "good", "lost"], "until one passes, or none is left"
+    told = {each["source"]: (each["verification"], each["right"], each["passed_over"]) for each in results[1:]}
+    assert told == {
+        "dies in verify": ("none", True, [3]),
+        "wrong": ("failed", False, []),
+        "good": ("passed", True, [3, 2]),
+        "lost": ("failed", False, []),
+    }
+    assert "verdict" not in results[0], "slower than the one that passed"
+    (tmp_path / "found.json").write_text(json.dumps(results))
+    cost = {"calls": 0, "prompt_tokens": {}, "reply_tokens": 0, "gpu_seconds": 0.0, "sweep_seconds": 0.0}
+    data = stored(tmp_path / "data.json", row("today") | cost, row("yesterday") | cost)
+    search.main(["join", str(data), str(tmp_path / "found.json")])
+    one, other = json.loads(data.read_text())["rows"]
+    assert (one["source"], one["verdict"]["verdict"]) == ("good", "accepted")
+    assert (other["source"], other["verdict"]["verdict"]) == ("lost", "rejected")
+    search.main(["table", str(data)])
+    printed = capsys.readouterr().out
+    assert "2.000x [2.000, 2.000], after #3 and #2 failed" in printed
+    assert "rejected at time" in printed
+
+
 def test_tunables_are_swept_within_the_limit_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = TUNED.replace("ROWS = 1", "ROWS = 2")
     judge = judged_by(monkeypatch, Judge({TUNED: 1.0, "plain": 1.0, f"{TUNED}#": 2.0, f"{chosen}#": 2.0}))
@@ -170,7 +207,7 @@ def test_a_candidate_without_a_verdict_is_told_and_not_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged_by(monkeypatch, Judge({}))
-    (result,) = screen([row("today")], {"sr_today": [written(1, "dies")]}, 3.0)
+    (result,) = screen([row("today")], {"sr_today": [written(1, "dies in screen")]}, 3.0)
     assert result["error"] == "JudgeDied: gone"
     (tmp_path / "found.json").write_text(json.dumps([result]))
     data = stored(tmp_path / "data.json", row("today"))

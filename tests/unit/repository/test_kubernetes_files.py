@@ -29,6 +29,9 @@ REQUIRED = dict.fromkeys(("WARPSMITH_DB_PASSWORD", "WARPSMITH_REDIS_PASSWORD", "
 IN_COMPOSE = {"worker-judge-gpu": "worker-judge-gpu0"}
 NAMES = ("api", "worker-model", "worker-judge-gpu", "worker-judge-cpu", "reconciler", "beat", "migrate")
 
+LEFT_TO_AN_OVERLAY = {"WARPSMITH_API_PROCESSES", "WARPSMITH_MODEL_PRICES", "WARPSMITH_OPENAI_BASE_URL"}
+"""What compose sets and the manifests do not: replicas take the place of processes, endpoint and prices are yours."""
+
 
 def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
@@ -116,7 +119,7 @@ def test_containers_can_do_little(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_set_is_a_setting_and_secrets_are_none_of_the_files(name: str) -> None:
     (keys,) = (one["stringData"] for one in documents(BASE / "secret.example.yaml"))
-    fields = {f"WARPSMITH_{field.upper()}" for field in ServiceSettings.model_fields}
+    fields = {f"WARPSMITH_{field.upper()}" for field in ServiceSettings.model_fields} | {"WARPSMITH_URL"}
     secret = {"WARPSMITH_DATABASE_URL", "WARPSMITH_BROKER_URL", "WARPSMITH_OPENAI_API_KEY", "WARPSMITH_BUNDLE_KEY"}
     for variable in container(name)["env"]:
         assert variable["name"] in fields
@@ -125,6 +128,22 @@ def test_what_is_set_is_a_setting_and_secrets_are_none_of_the_files(name: str) -
             assert variable["valueFrom"]["secretKeyRef"]["name"] == "warpsmith"
             assert variable["valueFrom"]["secretKeyRef"]["key"] in keys
     assert container(name)["envFrom"] == [{"configMapRef": {"name": "warpsmith"}}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_compose_sets_is_set(name: str) -> None:
+    environment = compose.load(REQUIRED)["services"][IN_COMPOSE.get(name, name)]["environment"]
+    (generator,) = KUSTOMIZATION["configMapGenerator"]
+    ours = {literal.partition("=")[0] for literal in generator["literals"]}
+    ours |= {variable["name"] for variable in container(name)["env"]}
+    # Only in its own container is the API within reach of a command: the network policy lets no other pod ask it.
+    apart = set() if name == "api" else {"WARPSMITH_URL"}
+    assert {variable for variable, value in environment.items() if value} - ours - LEFT_TO_AN_OVERLAY == apart
+
+
+def test_commands_beside_the_api_ask_it() -> None:
+    (url,) = (variable["value"] for variable in container("api")["env"] if variable["name"] == "WARPSMITH_URL")
+    assert url == f"http://127.0.0.1:{container('api')['ports'][0]['containerPort']}"
 
 
 def test_settings_of_every_process_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:

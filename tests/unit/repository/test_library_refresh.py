@@ -69,6 +69,26 @@ def _of_another(verdict: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        (None, "? ?: left as it is: no verdict: the file does not say why"),
+        (
+            {"op": "softmax", "language": "cuda", "seconds": 1.0, "verdict": None, "error": "JudgeDied: gone"},
+            "softmax cuda: left as it is: no verdict: JudgeDied: gone",
+        ),
+    ],
+)
+def test_a_kernel_without_a_verdict_is_named_and_the_others_are_refreshed(
+    shipped: Path, without: Any, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = copy.deepcopy(only(shipped).evidence)
+    verdict["score"] = 1.5
+    assert refreshed(shipped, without, verdict) == 1
+    assert said in capsys.readouterr().err
+    assert only(shipped).evidence["score"] == 1.5
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (_rejected, "found rejected at level verify, expected accepted"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import library
 from benchmarks.library import Kernel, judged
-from benchmarks.showcase import Shown
+from benchmarks.showcase import Shown, write_verdicts
 from warpsmith.kernels_db.library import entries
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.workers.judging import machine
@@ -43,3 +45,33 @@ def test_every_kernel_is_judged_once_and_those_of_an_op_by_one_judge(
     assert [each.op for each in shown] == ["a", "b", "a", "c", "b"], "in the order of the kernels"
     assert reports == [1, 2, 3, 4, 5], "and each is told of as it comes"
     assert all(len(clients) == 1 for clients in asked.values())
+
+
+def read_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *more: str
+) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.library", "--read", str(file), *more])
+    return library.main(), capsys.readouterr().out
+
+
+def test_an_earlier_run_is_read_with_the_kernels_that_had_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, file = library.stored(next(iter(entries()))), tmp_path / "verdicts.json"
+    write_verdicts(file, [good, Shown("softmax", "cuda", 3.0, None, "JudgeDied: gone")])
+    status, printed = read_again(file, monkeypatch, capsys)
+    assert (status, printed.splitlines()[-1]) == (1, "1 of 2 accepted, 0 compiled and not timed, as stored")
+    assert "softmax cuda: no verdict: JudgeDied: gone" in printed
+    status, printed = read_again(file, monkeypatch, capsys, "--markdown")
+    assert (status, printed.splitlines()[-1]) == (1, f"| softmax | cuda |{' - |' * (len(library.MARKDOWN) - 2)}")
+    write_verdicts(file, [good])
+    assert read_again(file, monkeypatch, capsys)[0] == 0
+
+
+def test_a_null_of_an_earlier_version_counts_as_a_kernel_without_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "verdicts.json"
+    file.write_text(json.dumps([None]))
+    status, printed = read_again(file, monkeypatch, capsys)
+    assert (status, printed.splitlines()[-1]) == (1, "0 of 1 accepted, 0 compiled and not timed, as stored")

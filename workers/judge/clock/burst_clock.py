@@ -83,6 +83,7 @@ class BurstClock:
         self._empty: dict[str, _Empty] = {}
         self._unexplained: dict[str, list[float]] = {name: [] for name in contenders}
         self._events: dict[str, list[float]] = {name: [] for name in contenders}
+        self._late: dict[str, list[int]] = {name: [] for name in contenders}
         self.ledger = Ledger()
 
     def calibrate(self, first: str) -> float:
@@ -113,18 +114,20 @@ class BurstClock:
         `look` is given the sealed call of one of its bursts, chosen at random, as soon as that burst has ended.
         """
         times: list[float] = []
-        wall_us = 0.0
+        wall_us, late = 0.0, 0
         parts = self._parts(name)
         looked_at = self._rng.randrange(len(parts))
         for number, part in enumerate(parts):
             burst, call = self._burst(name, part)
             times += burst.calls_us
+            late += burst.late
             self.ledger.add(name, sum(burst.calls_us), part)
             wall_us += burst.wall_ns / 1e3 - self._empty[name].wall_us(part)
             if look is not None and number == looked_at:
                 look(call)
         mean = sum(times) / len(times)
         self._events[name].append(mean)
+        self._late[name].append(late)
         self._unexplained[name].append(wall_us / len(times) - mean)
         return mean
 
@@ -137,6 +140,14 @@ class BurstClock:
             }
             for name, events in self._events.items()
         }
+
+    def late_calls(self) -> dict[str, int]:
+        """Count the calls of all blocks that were launched late, by contender; leaves out those that have none."""
+        return {name: sum(blocks) for name, blocks in self._late.items() if any(blocks)}
+
+    def late_blocks(self) -> dict[str, float]:
+        """Return the share of each contender's blocks that have calls which were launched late."""
+        return {name: sum(map(bool, blocks)) / len(blocks) for name, blocks in self._late.items()}
 
     def corrected(self, samples: Samples, names: Collection[str]) -> Samples:
         """Return the samples, those of `names` increased where the two clocks disagree.

@@ -14,6 +14,7 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Worklo
 from warpsmith.workers.judge.clock import quarantine, timing
 from warpsmith.workers.judge.gates.expert_check import find_wrong
 from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
+from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.gates.wrong import Wrong
@@ -51,17 +52,19 @@ def measure(
             timed = _time(job_run, workload, candidate, modes, plan, doubted)
         if timed is not None:
             break
-    calls, samples = timed
+    calls, reading = timed
+    samples = reading.samples
     _note_untimed(job_run, workload, modes)
     _enter(job_run, workload, samples, modes)
-    job_run.report.exchange_us = calls.exchange_us
-    if calls.deferred_us:
-        job_run.entry(workload)["deferred_us"] = round(calls.deferred_us, 3)
-        share = f"{calls.deferred_us:.3g} us of {workload['id']} counted: calls that decide no time took longer"
+    job_run.report.exchange_us = reading.exchange_us
+    if reading.deferred_us:
+        job_run.entry(workload)["deferred_us"] = round(reading.deferred_us, 3)
+        share = f"{reading.deferred_us:.3g} us of {workload['id']} counted: calls that decide no time took longer"
         job_run.report.notes.append(share)
-    if calls.clocks_us:
-        job_run.entry(workload)["clocks_us"] = calls.clocks_us
-    for name, aside_us in calls.aside_us.items():
+    if reading.clocks_us:
+        job_run.entry(workload)["clocks_us"] = reading.clocks_us
+    _note_late(job_run, workload, reading)
+    for name, aside_us in reading.aside_us.items():
         seen = f"{aside_us:.3g} us of {workload['id']} counted: its call does not wait for work on another stream"
         job_run.report.notes.append(f"expert {name}: {seen}")
     best = timing.fastest(samples, modes)
@@ -80,7 +83,7 @@ def _time(
     modes: list[str],
     plan: timing.Plan,
     doubted: set[str],
-) -> tuple[WorkloadRun, timing.Samples] | None:
+) -> tuple[WorkloadRun, Reading] | None:
     """Time baselines and candidate together; None where they are to be timed anew.
 
     That is where an expert failed or was wrong, which is no baseline then: each of the others' rounds had one in it
@@ -93,7 +96,7 @@ def _time(
         job_run.bind_for_timing(candidate, workload)
     calls = _calls(job_run, workload, candidate)
     try:
-        samples = calls.time(modes, plan)
+        reading = calls.time(modes, plan)
         wrong = {name: misses for name, misses in calls.baseline_misses.items() if name in experts}
         for name, misses in wrong.items():
             alone = _misses_alone(job_run, workload, name, plan) if candidate is not None else misses
@@ -110,7 +113,20 @@ def _time(
         return None
     finally:
         job_run.note_error(workload, calls)
-    return None if wrong else (calls, samples)
+    return None if wrong else (calls, reading)
+
+
+def _note_late(job_run: JobRun, workload: ResolvedWorkload, reading: Reading) -> None:
+    """Say which calls were launched late, and whether the times are unsure for it."""
+    if not reading.late_calls:
+        return
+    entry = job_run.entry(workload)
+    entry["late_calls"] = reading.late_calls
+    if reading.unsure:
+        entry["unsure"] = True
+        counts = ", ".join(f"{count} of {name}" for name, count in reading.late_calls.items())
+        said = f"times of {workload['id']} are unsure: the host was held up and launched calls late ({counts})"
+        job_run.report.notes.append(f"{said}; judge it again when the host is quiet")
 
 
 def _calls(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None) -> WorkloadRun:

@@ -197,7 +197,7 @@ def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload],
                     calls = WorkloadRun(
                         workload, job_run.runners, runner, job_run.job["limits"]["call_s"], source, job_run.rng
                     )
-                    found[workload["id"]] = float(np.median(calls.time([], plan)["candidate"]))
+                    found[workload["id"]] = float(np.median(calls.time([], plan).samples["candidate"]))
     except Stopped as stopped:
         entry.failure = stopped
         return

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.clock.deferral import Ledger
+from warpsmith.workers.judge.gates.reading import Reading, choose, is_spoilt
 from warpsmith.workers.judge.gates.timed_checks import TimedChecks
 from warpsmith.workers.judge.gates.verdict import wrong_value
 from warpsmith.workers.judge.gates.wrong import Wrong, refuse_touched
@@ -37,7 +38,7 @@ from warpsmith.workers.judge.values.workload_specs import Values, result_positio
 _EMPTY_CALLS = 7
 
 _TIMINGS = 3
-"""Timings at most: one in which the candidate seems to defer work is made again.
+"""Timings at most: one in which the candidate seems to defer work, or that the host has spoilt, is made again.
 
 A neighbour that held one long call back looks the same once; who defers work does so every time, or is timed in full.
 """
@@ -69,11 +70,6 @@ def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
             handle.held = False
 
 
-def _longer(samples: timing.Samples, deferred_us: float) -> timing.Samples:
-    """Return the samples, the candidate's with the time that they leave out."""
-    return {name: [value + deferred_us * (name == "candidate") for value in values] for name, values in samples.items()}
-
-
 @dataclass
 class WorkloadRun:
     """A workload with its reference runners, its candidate and the source of its values.
@@ -89,12 +85,7 @@ class WorkloadRun:
     rng: random.Random
     candidate_l2: float | None = None
     candidate_absolute: float | None = None
-    exchange_us: float | None = None
-    clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
-    deferred_us: float = 0.0
     baseline_misses: dict[str, int] = field(default_factory=dict)
-    aside_us: dict[str, float] = field(default_factory=dict)
-    """Microseconds a call of each expert that its events do not show, and that count as its time."""
     elsewhere: bool = False
     _turn: int = 0
 
@@ -165,22 +156,29 @@ class WorkloadRun:
         """Call the candidate once on new values, without a check."""
         self._call_candidate(self.source.draw())
 
-    def time(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
-        """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, RunnerFault."""
+    def time(self, baselines: Sequence[str], plan: timing.Plan) -> Reading:
+        """Time baselines (and the candidate) in interleaved blocks, with what the candidate left out.
+
+        A timing that is in doubt is made again, one that the host has spoilt within the plan's time. Raises Wrong,
+        RunnerFault.
+        """
         for mode in baselines:  # compile, map and warm up before the clock counts
             self._baseline_call(mode, self.source.draw())
         if self.candidate is not None:
             self._call_candidate(self.source.draw())
-        timed: list[tuple[float, timing.Samples]] = []
+        read = self._time_bursts if self.runners.device.type == "cuda" else self._time_calls
+        readings: list[Reading] = []
+        start = time.monotonic()
         with _held([self.runners.on(mode, self.workload) for mode in baselines]):  # as the candidate always is
-            while len(timed) < _TIMINGS and not (timed and self.deferred_us == 0.0):
-                on_gpu = self.runners.device.type == "cuda"
-                samples = self._time_bursts(baselines, plan) if on_gpu else self._time_calls(baselines, plan)
-                timed.append((self.deferred_us, samples))
-        self.deferred_us, samples = min(timed, key=itemgetter(0))
-        return _longer(samples, self.deferred_us)
+            while len(readings) < _TIMINGS:
+                reading = read(baselines, plan)
+                readings.append(reading)
+                again = is_spoilt(reading, readings) and time.monotonic() - start < plan.time_s
+                if reading.deferred_us == 0.0 and not again:
+                    break
+        return choose(readings)
 
-    def _time_bursts(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
+    def _time_bursts(self, baselines: Sequence[str], plan: timing.Plan) -> Reading:
         """Time in bursts on a GPU.
 
         A block is a burst of calls by the device's own clock, checked against the referee's.
@@ -190,7 +188,7 @@ class WorkloadRun:
             contenders["candidate"] = self.candidate
         results = [position for _, position in result_positions(self.workload)]
         bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng, results)
-        self.exchange_us = bursts.calibrate(next(iter(contenders)))
+        exchange_us = bursts.calibrate(next(iter(contenders)))
         checks = TimedChecks(plan, self.rng)
 
         def block(name: str, checking: bool | None = None) -> float:
@@ -202,11 +200,16 @@ class WorkloadRun:
         )
         for _ in range(checks.owed() if self.candidate else 0):
             block("candidate", checking=True)
-        self.clocks_us = bursts.clocks()
-        self.deferred_us = bursts.ledger.deferred_us(samples, "candidate", "cuda")
         experts = [mode for mode in baselines if mode in self.runners.experts]
-        self.aside_us = {name: more for name in experts if (more := bursts.surplus(name))}
-        return bursts.corrected(samples, {"candidate", *experts})
+        return Reading(
+            bursts.corrected(samples, {"candidate", *experts}),
+            exchange_us,
+            bursts.ledger.deferred_us(samples, "candidate", "cuda"),
+            bursts.clocks(),
+            {name: more for name in experts if (more := bursts.surplus(name))},
+            bursts.late_calls(),
+            bursts.late_blocks(),
+        )
 
     def _inspect_call(self, name: str, contender: RunnerHandle, checking: bool, call: Call) -> None:
         """Check that a call's results are those that stood as it ended; `checking`: check it in full.
@@ -226,7 +229,7 @@ class WorkloadRun:
         else:
             self._check_baseline(name, call.last_values, call.last_slot)
 
-    def _time_calls(self, baselines: Sequence[str], plan: timing.Plan) -> timing.Samples:
+    def _time_calls(self, baselines: Sequence[str], plan: timing.Plan) -> Reading:
         """On a CPU: every call by the referee's clock around the exchange."""
         names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
         first = baselines[0] if baselines else None
@@ -235,9 +238,10 @@ class WorkloadRun:
             for _ in range(3)
         ]
         calls = timing.calls_per_block(float(np.median(probes)) / 1e3)
+        exchange_us = None
         if first is not None:
             empty = self.runners.on(first, self.workload)
-            self.exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
+            exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
         checks, ledger = TimedChecks(plan, self.rng), Ledger()
 
         def one(name: str, checked: bool) -> float:
@@ -264,8 +268,7 @@ class WorkloadRun:
                 for _ in range(self.rng.randrange(calls)):
                     one("candidate", False)
                 one("candidate", True)
-        self.deferred_us = ledger.deferred_us(samples, "candidate", "cpu")
-        return samples
+        return Reading(samples, exchange_us, ledger.deferred_us(samples, "candidate", "cpu"))
 
     def _one(self, name: str, checked: bool) -> int:
         values = self.source.draw()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import tilelang_build
-from warpsmith.workers.judge.languages.cutedsl import compile_functions
+from warpsmith.workers.judge.languages.launches import compile_launches, make_request
 from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
 
 
@@ -25,10 +25,12 @@ def prepare(
     library_calls: Sequence[str] = (),
 ) -> Prepared:
     """Prepare a candidate, see `Language`. Without workloads it is imported and nothing is compiled."""
-    request = {
-        "source": source,
-        "arch": target_arch,
-        "workloads": list(workloads),
-        "library": bool(library_calls),
-    }
-    return compile_functions("tilelang", request, tilelang_build.facts(), cache_dir, limits, tilelang_build.VARIABLES)
+    return compile_launches(
+        "tilelang",
+        make_request(source, target_arch, workloads, library_calls),
+        ("torch", "cuda-bindings"),
+        cache_dir=cache_dir,
+        limits=limits,
+        variables=tilelang_build.VARIABLES,
+        facts=tilelang_build.facts(),
+    )

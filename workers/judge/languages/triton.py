@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.kernels_db.runtime.errors import trim_log
-from warpsmith.workers.judge.languages.child import ask
-from warpsmith.workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, Prepared
-from warpsmith.workers.judge.languages.reports import earlier_report, keep_report, report_key
+from warpsmith.workers.judge.languages.launches import compile_launches, make_request
+from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
 
 DEFAULT_ARCH = "sm_90"
 """Compiled for where the target is a CPU, on which Triton candidates are interpreted."""
@@ -41,33 +39,16 @@ def prepare(
 
     Where `run` fails on tensors without values for a reason of torch's own, that is no compile error; the log says so.
     """
-    request = {
-        "source": source,
-        "arch": architecture(target_arch),
-        "workloads": list(workloads),
-        "library": bool(library_calls),
-    }
     directory = triton_cache(cache_dir)
-    key = report_key(request, "torch", "triton")
-    earlier = earlier_report(directory, key)
-    if earlier is not None:
-        return earlier
-    answer = ask(
-        "warpsmith.workers.judge.languages.triton_child",
-        request,
+    return compile_launches(
+        "triton",
+        make_request(source, architecture(target_arch), workloads, library_calls),
+        ("torch", "triton"),
         cache_dir=cache_dir,
-        limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),
+        limits=limits,
         variables={"TRITON_CACHE_DIR": str(directory), "TRITON_INTERPRET": "0"},
+        reports=directory,
     )
-    prepared: Prepared = {
-        "seconds": float(answer["seconds"]),
-        "log": trim_log(str(answer["log"])),
-        "cached": False,
-        "kernels": list(answer["kernels"]),
-        "binaries": list(answer["binaries"]),
-    }
-    keep_report(directory, key, prepared)
-    return prepared
 
 
 def architecture(target_arch: str) -> int:

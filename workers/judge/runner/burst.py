@@ -51,6 +51,7 @@ class Burst:
         self.order = order
         self._seal = seal
         self._taken: torch.Tensor | None = None
+        self.late = 0  # calls that the device had reached before all of them was launched: it waited for the host
         torch.cuda.synchronize()
 
     def go(self, run: Callable[..., Any], slots: list[tuple[list[Any], list[Any]]], arenas: list[torch.Tensor]) -> Any:
@@ -70,6 +71,8 @@ class Burst:
             if number != EMPTY:
                 result = run(*arguments)
             after.record()
+            if number != EMPTY and before.query():  # type: ignore[no-untyped-call]
+                self.late += 1
             if place == self._seal.fixed:
                 self._taken = _digester[0].take(arenas[0 if number == EMPTY else number], self._seal)
         torch.cuda.synchronize()

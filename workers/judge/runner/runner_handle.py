@@ -41,11 +41,13 @@ class Burst:
     """One burst, as the referee's clock and the device's measured it.
 
     The referee's clock is around the whole burst, in nanoseconds, the device's around each call, in microseconds.
+    `late`: calls that the device had reached before the host had launched all of them, whose times hold its wait.
     `digest`: of the sealed call's results, as the runner took it when that call had ended.
     """
 
     wall_ns: int
     calls_us: list[float]
+    late: int
     digest: int
 
 
@@ -257,7 +259,8 @@ class RunnerHandle:
         wall = self._talk.timed(GO, limit_s)
         answer = self.command({"command": "times"}, SETUP_S)
         self._talk.rest()
-        return Burst(wall, told.times(self.name, answer, len(order)), told.digest(self.name, answer))
+        times, late = told.times(self.name, answer, len(order)), told.late(self.name, answer, len(order))
+        return Burst(wall, times, late, told.digest(self.name, answer))
 
     def _settle(self) -> None:
         """Have what the referee wrote into device memory arrive before the runner is told of it."""

@@ -366,11 +366,11 @@ class Runner:
         return {}
 
     def times(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the times of the last burst by the device's own clock, and the digest that it took."""
+        """Return the times of the last burst by the device's own clock, its late calls, and the digest it took."""
         assert self.burst is not None
         if self.state is not None:
             self.state.end()
-        return {"microseconds": self.burst.microseconds(), "digest": self.burst.digest()}
+        return {"microseconds": self.burst.microseconds(), "late": self.burst.late, "digest": self.burst.digest()}
 
     def generate(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run the spec's own generator function for one input.

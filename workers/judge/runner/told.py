@@ -33,6 +33,13 @@ def digest(name: str, answer: dict[str, Any]) -> int:
     raise RunnerFault(name, "protocol", "the runner gave no digest of its burst")
 
 
+def late(name: str, answer: dict[str, Any], calls: int) -> int:
+    """Return how many calls of a burst were launched late. Raises RunnerFault where it is no count of `calls`."""
+    if type(found := answer.get("late")) is int and 0 <= found <= calls:
+        return found
+    raise RunnerFault(name, "protocol", "the runner gave no count of late calls of its burst")
+
+
 def times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
     """Return the times of a burst, in us. Raises RunnerFault where they are not `calls` valid numbers."""
     found = answer.get("microseconds")

@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 
 from warpsmith.kernels_db.runtime.cache import cache_directory
+from warpsmith.workers.judge.machine.processor import cpu_name, vector_extensions
 
 from . import choice, inductor, known
 from .choice import FORMAT, Decision
@@ -31,12 +32,26 @@ from .patterns import keep
 from .places import Region
 
 
+def kind_of(device: torch.device) -> str:
+    """Return what a device is among all of its type: what was timed on one is kept for those of this name.
+
+    Of a CPU its model, the instructions that kernels are compiled to, and how many threads PyTorch runs on it.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_processor()}, {torch.get_num_threads()} threads"
+
+
+@functools.cache
+def _processor() -> str:
+    return ", ".join([cpu_name(), *vector_extensions()])
+
+
 class Choices:
     """What is known about regions under a configuration of Inductor's."""
 
     def __init__(self, device: torch.device, patches: inductor.Patches) -> None:
-        named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        facts = [FORMAT, named, torch.__version__, torch.version.cuda, sorted(map(repr, patches.items()))]
+        facts = [FORMAT, kind_of(device), torch.__version__, torch.version.cuda, sorted(map(repr, patches.items()))]
         digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
         self._patches = patches
         self.file = cache_directory().parent / "choices" / f"{digest}.json"

@@ -84,7 +84,9 @@ def compile_with(
     """
     device = _device(inputs)
     choices = choices or Choices(device, patches)
-    identity = _digest(_code(), choices.name, choices.refuted, keep, sorted(kernel.name for kernel in kernels))
+    names = sorted(kernel.name for kernel in kernels)
+    # Inductor's own cache does not ask which CPU it is on: what is known is of one kind of machine, and so is code.
+    identity = _digest(_code(), choices.name, choices.file.stem, choices.refuted, keep, names)
     told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     unsure = told.with_suffix(".unsure")
     rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told, unsure)

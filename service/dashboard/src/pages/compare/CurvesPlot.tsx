@@ -2,11 +2,10 @@ import { useMemo, useState } from "react";
 import { useNavigate } from "react-router";
 import type { ComparedSearch } from "../../api/comparison";
 import { format, StateBadge, visible } from "../../design";
-import { type AxisSpec, Dots, Plot, Rule, StepLine, type Target } from "../../design/plot";
+import { Dots, Plot, Rule, StepLine, type Target } from "../../design/plot";
+import { type Axis, LABELS, speedupSpec, xSpec } from "../search/progress/axes";
 import { Choice } from "../search/progress/Choice";
-import { type Axis, axesOf, type CurvePoint, curvesOf, labelOf, toneAt } from "./curves";
-
-const LABELS: Readonly<Record<Axis, string>> = { candidates: "Candidates", cost: "Cost", time: "Time" };
+import { axesOf, type CurvePoint, curvesOf, labelOf, toneAt } from "./curves";
 
 interface PointTarget extends Target {
   point: CurvePoint;
@@ -20,16 +19,8 @@ export function CurvesPlot({ searches }: { searches: readonly ComparedSearch[] }
   const axis = axes.includes(asked) ? asked : "candidates";
   const navigate = useNavigate();
   const { curves, xDomain, yDomain } = useMemo(() => curvesOf(searches, axis), [searches, axis]);
-  const x = useMemo(() => xSpec(axis, xDomain), [axis, xDomain]);
-  const y = useMemo<AxisSpec>(
-    () => ({
-      kind: "linear",
-      domain: yDomain,
-      label: "Speed-up over the fastest baseline",
-      format: (value) => `${Number(value.toPrecision(3))}x`,
-    }),
-    [yDomain],
-  );
+  const x = useMemo(() => xSpec(axis, xDomain, "Since each began"), [axis, xDomain]);
+  const y = useMemo(() => speedupSpec("linear", yDomain), [yDomain]);
   const targets = useMemo<PointTarget[]>(
     () => curves.flatMap(({ dots }) => dots.map(({ key, x, y, point, at }) => ({ key, x, y, point, at }))),
     [curves],
@@ -101,13 +92,6 @@ export function CurvesPlot({ searches }: { searches: readonly ComparedSearch[] }
       ))}
     </Plot>
   );
-}
-
-function xSpec(axis: Axis, domain: readonly [number, number]): AxisSpec {
-  if (axis === "time")
-    return { kind: "duration", domain, label: "Since each began", format: format.duration };
-  if (axis === "cost") return { kind: "linear", domain, label: "Spent at the model", format: format.money };
-  return { kind: "linear", domain, label: "Candidates judged", format: format.count, whole: true };
 }
 
 function inWords(searches: readonly ComparedSearch[]): string {

@@ -2,9 +2,9 @@
 
 import type { ComparedSearch, TechniqueDocument } from "../../api/comparison";
 import { type BarMark, type DotMark, extent, type PlotTone } from "../../design/plot";
+import { type Axis, onAxis } from "../search/progress/axes";
 
-export const AXES = ["candidates", "cost", "time"] as const;
-export type Axis = (typeof AXES)[number];
+const AXES = ["candidates", "cost", "time"] as const;
 export type CurvePoint = ComparedSearch["curve"][number];
 
 /** A search keeps its number and its colour in every part of the page. */
@@ -17,11 +17,6 @@ export function toneAt(at: number): PlotTone {
 /** A search in a few words: its number, and its name or op. */
 export function labelOf({ search }: ComparedSearch, at: number): string {
   return `${at + 1} ${search.name ?? search.model_name ?? search.op_name}`;
-}
-
-function onAxis(point: CurvePoint, axis: Axis): number | null {
-  if (axis === "time") return point.elapsed_s;
-  return axis === "cost" ? point.cost_usd : point.candidates;
 }
 
 /** The axes that can be drawn: where the price of one search is not known, cost is none; nor where all is free. */

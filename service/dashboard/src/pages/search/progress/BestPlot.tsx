@@ -1,17 +1,12 @@
 import { useMemo, useState } from "react";
 import type { ProgressDocument } from "../../../api/progress";
 import { format, StateBadge, Untrusted } from "../../../design";
-import { type AxisSpec, Dots, Plot, Rule, StepLine, type Target } from "../../../design/plot";
+import { Dots, Plot, Rule, StepLine, type Target } from "../../../design/plot";
 import { useView } from "../view";
+import { type Axis, LABELS, speedupSpec, xSpec } from "./axes";
 import { Choice } from "./Choice";
 import styles from "./Progress.module.css";
-import { axesOf, type BestPoint, bestSeries, type JudgedPoint, type ProgressAxis } from "./series";
-
-const LABELS: Readonly<Record<ProgressAxis, string>> = {
-  candidates: "Candidates",
-  time: "Time",
-  cost: "Cost",
-};
+import { axesOf, type BestPoint, bestSeries, type JudgedPoint } from "./series";
 
 interface PointTarget extends Target {
   point: JudgedPoint | BestPoint;
@@ -20,20 +15,12 @@ interface PointTarget extends Target {
 
 /** The best so far against candidates, time or cost, with every verdict as a dot. */
 export function BestPlot({ progress }: { progress: ProgressDocument }) {
-  const [axis, setAxis] = useState<ProgressAxis>("candidates");
+  const [axis, setAxis] = useState<Axis>("candidates");
   const { setNode } = useView();
   const axes = axesOf(progress);
   const series = useMemo(() => bestSeries(progress, axis), [progress, axis]);
-  const x = useMemo<AxisSpec>(() => xSpec(axis, series.xDomain), [axis, series]);
-  const y = useMemo<AxisSpec>(
-    () => ({
-      kind: series.yKind,
-      domain: series.yDomain,
-      label: "Speed-up over the fastest baseline",
-      format: (value) => `${Number(value.toPrecision(3))}x`,
-    }),
-    [series],
-  );
+  const x = useMemo(() => xSpec(axis, series.xDomain, "Time since the start"), [axis, series]);
+  const y = useMemo(() => speedupSpec(series.yKind, series.yDomain), [series]);
   const targets = useMemo<PointTarget[]>(
     () => [
       ...series.dots.map(({ key, x, y, point }) => ({ key, x, y, point, best: false })),
@@ -101,14 +88,6 @@ export function screenedLead(best: readonly BestPoint[]): string | null {
 
 /** As the page's header says it. */
 const MEASURED = { screen: "screened", verify: "verified" } as const;
-
-function xSpec(axis: ProgressAxis, domain: readonly [number, number]): AxisSpec {
-  if (axis === "time")
-    return { kind: "duration", domain, label: "Time since the start", format: format.duration };
-  if (axis === "cost")
-    return { kind: "linear", domain, label: "Spent at the model, US dollars", format: format.money };
-  return { kind: "linear", domain, label: "Candidates judged", format: format.count, whole: true };
-}
 
 function description({ best, judged }: ProgressDocument): string {
   const [first, last] = [best[0], best.at(-1)];

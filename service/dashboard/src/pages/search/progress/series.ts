@@ -3,9 +3,7 @@
 import type { ProgressDocument } from "../../../api/progress";
 import { toneOf } from "../../../design";
 import { type DotMark, extent, type PlotTone } from "../../../design/plot";
-
-const AXES = ["candidates", "time", "cost"] as const;
-export type ProgressAxis = (typeof AXES)[number];
+import { type Axis, onAxis } from "./axes";
 
 export type JudgedPoint = ProgressDocument["judged"][number];
 export type BestPoint = ProgressDocument["best"][number];
@@ -24,21 +22,15 @@ interface BestSeries {
 const LABEL_ROOM = 0.07;
 const WIDE = 20;
 
-/** Where a verdict or a best stands on an axis; null where its cost is not known. */
-function onAxis(point: BestPoint | JudgedPoint, axis: ProgressAxis): number | null {
-  if (axis === "time") return point.elapsed_s;
-  return axis === "cost" ? point.cost_usd : point.candidates;
-}
-
 /** The axes that can be drawn: an unknown cost is not free. */
-export function axesOf(progress: Pick<ProgressDocument, "judged" | "best">): ProgressAxis[] {
+export function axesOf(progress: Pick<ProgressDocument, "judged" | "best">): Axis[] {
   const known = [...progress.judged, ...progress.best].some(({ cost_usd }) => cost_usd !== null);
-  return known ? [...AXES] : ["candidates", "time"];
+  return known ? ["candidates", "time", "cost"] : ["candidates", "time"];
 }
 
 export function bestSeries(
   { best, judged }: Pick<ProgressDocument, "best" | "judged">,
-  axis: ProgressAxis,
+  axis: Axis,
 ): BestSeries {
   const risen = placed(best, axis);
   const tried = placed(judged, axis);
@@ -75,7 +67,7 @@ export function bestSeries(
   };
 }
 
-function placed<Point extends BestPoint | JudgedPoint>(points: readonly Point[], axis: ProgressAxis) {
+function placed<Point extends BestPoint | JudgedPoint>(points: readonly Point[], axis: Axis) {
   return points.flatMap((point) => {
     const x = onAxis(point, axis);
     return x === null ? [] : [{ x, point }];
