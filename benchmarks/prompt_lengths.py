@@ -227,7 +227,7 @@ def sections(text: str) -> dict[str, int]:
 
 
 def stand_in(op: Op, language: str, workloads: Sequence[ResolvedWorkload], library: Sequence[Entry]) -> Verdict:
-    """Return an accepted screening of the op: its shipped kernel's evidence, first one in this language.
+    """Return an accepted verdict of the op: its shipped kernel's evidence, first one in this language.
 
     For an op without one that has these workloads: a verdict like another's, with times by the least traffic.
     """
@@ -239,7 +239,7 @@ def stand_in(op: Op, language: str, workloads: Sequence[ResolvedWorkload], libra
     ]
     if own:
         found = min(own, key=lambda entry: entry.language != language).evidence
-        return cast("Verdict", {**found, "level": "screen"})
+        return cast("Verdict", found)
     like = min(library, key=lambda entry: entry.language != language).evidence
     rate = max(like["device"]["peaks"]["bandwidth_gbs"].values())
     timed = []
@@ -261,7 +261,7 @@ def stand_in(op: Op, language: str, workloads: Sequence[ResolvedWorkload], libra
             }
         )
     score = STAND_IN["max_autotune"] / STAND_IN["candidate"]
-    told = {"op": op.name, "level": "screen", "score": score, "score_ci95": [0.99 * score, 1.01 * score]}
+    told = {"op": op.name, "score": score, "score_ci95": [0.99 * score, 1.01 * score]}
     return cast("Verdict", {**like, **told, "workloads": timed})
 
 

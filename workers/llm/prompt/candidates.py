@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
 from warpsmith.workers.llm.prompt.feedback import feedback
 
+MOST_MECHANISM_CHARS = 320
+"""Longest mechanism of an idea whose code is shown beside it: its first sentences, as the code has the rest."""
 MOST_DIFFERENCE = 0.5
 """Longest difference from the kernel to build on that is shown, as a share of the code that has it."""
 
@@ -29,20 +32,14 @@ class NodeFacts:
     metrics: tuple[NsightKernel, ...] = ()
 
 
-def shown_node(
-    node: NodeFacts,
-    workloads: Sequence[ResolvedWorkload],
-    details: Sequence[str] | None = None,
-    *,
-    resources: bool = True,
-) -> dict[str, Any]:
-    """Return a candidate with its code; of its idea, beside title and technique, `details` alone where given."""
+def shown_node(node: NodeFacts, workloads: Sequence[ResolvedWorkload], *, resources: bool = True) -> dict[str, Any]:
+    """Return a candidate with its code; of its idea title, technique and the first sentences of its mechanism."""
     found = "It has not been judged."
     if node.verdict is not None:
         found = feedback(node.verdict, workloads, node.metrics, resources=resources)
     return {
         "seq": node.seq,
-        "idea": node.idea if details is None else _shortened(node.idea, details),
+        "idea": _shortened(node.idea, ("mechanism",)),
         "source": node.source,
         "feedback": found,
     }
@@ -77,4 +74,20 @@ def difference(before: str, after: str) -> str | None:
 
 
 def _shortened(idea: Mapping[str, Any] | None, details: Sequence[str]) -> dict[str, Any] | None:
-    return None if idea is None else {name: idea[name] for name in ("title", "technique", *details) if name in idea}
+    if idea is None:
+        return None
+    shown = {name: idea[name] for name in ("title", "technique", *details) if name in idea}
+    if "mechanism" in shown:
+        shown["mechanism"] = first_sentences(str(shown["mechanism"]), MOST_MECHANISM_CHARS)
+    return shown
+
+
+def first_sentences(text: str, most: int) -> str:
+    """Return as many whole sentences of `text` as fit into `most` characters, and the first in any case."""
+    sentences = re.split(r"(?<=[.;]) ", " ".join(text.split()))
+    told = sentences[0]
+    for sentence in sentences[1:]:
+        if len(told) + 1 + len(sentence) > most:
+            break
+        told = f"{told} {sentence}"
+    return told

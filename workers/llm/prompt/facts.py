@@ -11,6 +11,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.spec_module import ALIGNMENT
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.tensors import ConstAxis, ExprAxis
@@ -190,22 +191,25 @@ def are_weighted(workloads: Sequence[ResolvedWorkload]) -> bool:
     return len({weight_of(workload) for workload in workloads if workload["role"] == "bench"}) > 1
 
 
-def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
+def workload_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     """Write one line for each visible workload.
 
-    Role, sizes, concrete shapes, weight where the op's differ, least traffic and operations, intensity.
+    Role, sizes, shapes that follow from no axis, weight where the op's differ, least traffic and operations, intensity.
     """
+    parts: list[Any] = [*op.inputs, *op.state, *op.outputs]
+    by_axes = {part.name for part in parts if part.shape is not None}
     lines = []
     total = sum(weight_of(workload) for workload in workloads if workload["role"] == "bench")
     for workload in visible(workloads):
         tensors = [
             f"{item['name']} {item['shape']}"
             for item in (*workload["inputs"], *workload["outputs"])
-            if item["shape"] is not None
+            if item["shape"] is not None and item["name"] not in by_axes
         ]
         bound = {**workload["axes"], **workload.get("dtypes", {})}
         axes = ", ".join(f"{name}={value}" for name, value in bound.items())
-        line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}; {', '.join(tensors)}"
+        line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}"
+        line += f"; {', '.join(tensors)}" if tensors else ""
         if workload["role"] == "bench":
             if are_weighted(workloads):
                 weight = weight_of(workload)
@@ -270,8 +274,13 @@ def rates(workload: ResolvedWorkload, time_us: float) -> str:
     return ", ".join(parts)
 
 
-def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None) -> list[str]:
-    """Say what counts as right, with the measured numbers where the baselines were measured."""
+def tolerance_lines(
+    op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None, *, brief: bool = False
+) -> list[str]:
+    """Say what counts as right, with the measured numbers where the baselines were measured.
+
+    `brief`: those in one line, from the smallest to the largest, and not for each workload.
+    """
     exact = [part.name for part in op.outputs if part.check.kind == "exact"]
     lines = [f"`{name}`: every element equal to the reference's" for name in exact]
     lines += [
@@ -283,12 +292,27 @@ def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verd
     if verdict is None:
         return lines
     resolved = {workload["id"]: workload for workload in visible(workloads)}
-    for entry in verdict["workloads"]:
-        limit, eager = entry["error"].get("limit"), entry["error"].get("eager")
-        if entry["id"] in resolved and limit is not None:
-            of_eager = f" (PyTorch eager's own: {significant(eager)})" if eager is not None else ""
-            lines.append(f"`{entry['id']}`: relative L2 error at most {significant(limit)}{of_eager}")
+    errors = {
+        entry["id"]: (limit, entry["error"].get("eager"))
+        for entry in verdict["workloads"]
+        if entry["id"] in resolved and (limit := entry["error"].get("limit")) is not None
+    }
+    if brief and errors:
+        limits, eager = ([one for one in found if one is not None] for found in zip(*errors.values(), strict=True))
+        lines.append(f"by workload: {_error_line(limits, eager)}")
+    elif errors:
+        lines += [
+            f"`{name}`: {_error_line([limit], [] if eager is None else [eager])}" for name, (limit, eager) in errors.items()
+        ]
     return lines
+
+
+def _error_line(limits: Sequence[float], eager: Sequence[float]) -> str:
+    def span(values: Sequence[float]) -> str:
+        return " to ".join(dict.fromkeys((significant(min(values)), significant(max(values)))))
+
+    of_eager = f" (PyTorch eager's own: {span(eager)})" if eager else ""
+    return f"relative L2 error at most {span(limits)}{of_eager}"
 
 
 def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
@@ -351,16 +375,21 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
     return lines
 
 
+def version_lines(versions: Mapping[str, str], language: str) -> list[str]:
+    """Name, in a line, the versions that build and run candidates in `language` where they are judged."""
+    names = ("torch", *LANGUAGES[language].requirements, "compiler", "cuda", "driver")
+    titles = {"compiler": "", "cuda": "CUDA "}
+    told = ", ".join(f"{titles.get(name, f'{name} ')}{versions[name]}" for name in names if name in versions)
+    return [f"versions: {told}"] if told else []
+
+
 def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     if isinstance(bandwidth, int | float):
         return [f"measured memory bandwidth: {significant(bandwidth)} GB/s"]
     if not isinstance(bandwidth, Mapping) or not bandwidth:
         return []
     measured = sorted((float(footprint), float(rate)) for footprint, rate in bandwidth.items())
-    lines = [
-        "measured memory bandwidth (the best of copying, updating in place and reading), by footprint: "
-        + ", ".join(f"{significant(rate)} GB/s at {size(at)}" for at, rate in measured)
-    ]
+    found = []
     for workload in visible(workloads):
         if workload["role"] == "bench":
             footprint = max(workload["min_bytes"], 1)
@@ -368,8 +397,9 @@ def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> l
             below = [rate for at, rate in measured if at <= footprint][-1:]
             above = [rate for at, rate in measured if at >= footprint][:1]
             rates = sorted({significant(rate) for rate in below + above}, key=float)
-            lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): {' to '.join(rates)} GB/s")
-    return lines
+            found.append(f"{' to '.join(rates)} GB/s at the footprint of `{workload['id']}` ({size(footprint)})")
+    told = "measured memory bandwidth (the best of copying, updating in place and reading): "
+    return [told + ", ".join(found)] if found else []
 
 
 def _value(key: str, value: Any) -> str:

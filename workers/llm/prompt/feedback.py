@@ -20,8 +20,8 @@ OVERHEAD_US = 20.0
 # One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
 LAUNCH_US = 5.0
 MAX_KERNELS = 8
-MAX_KERNEL_LINES = 16
-MAX_LEDGER_KERNELS = 3
+MAX_KERNEL_LINES = 8
+MAX_LEDGER_KERNELS = 1
 CLOSE = 0.75
 """Share of its limit from which what sets it is said to be close to binding: 12.9 us at 0.64 became 12.0."""
 
@@ -291,14 +291,11 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
         if time is None:
             continue
         line = f"`{entry['id']}`: {microseconds(time)}"
-        speedups = [
-            f"{significant(value)}x {baseline_name(name)} ({microseconds(beside)} beside it)"
-            if (beside := entry["time_us"].get(name)) is not None
-            else f"{significant(value)}x {baseline_name(name)}"
-            for name, value in entry["speedup"].items()
-        ]
-        if speedups:
-            line += f"; {', '.join(speedups)}"
+        if entry["speedup"]:
+            name, speedup = min(entry["speedup"].items(), key=lambda pair: pair[1])
+            beside = entry["time_us"].get(name)
+            line += f"; {significant(speedup)}x {baseline_name(name)}"
+            line += "" if beside is None else f" ({microseconds(beside)} beside it)"
         if entry["id"] in resolved:
             line += f"; {rates(resolved[entry['id']], time)}"
         bound = binding(entry, time, verdict["target"], verdict["device"].get("exchange_us"))
@@ -337,7 +334,7 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
             f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "
             f"where it does more than the least{_yet_beaten(entry)}"
         )
-    return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
+    return f"{at}: {what} is not saturated: latency, instructions, imbalance or extra passes bind"
 
 
 def _yet_beaten(entry: WorkloadVerdict) -> str:
@@ -370,8 +367,8 @@ def _occupancy_words(found: Occupancy) -> str:
 
 
 def _kernel_lines(verdict: Verdict) -> list[str]:
-    """List the kernels of a call on each workload, where the driver's tracing saw them."""
-    lines = []
+    """List the kernels of a call on each workload, where the driver's tracing saw them; those alike in one line."""
+    alike: dict[str, list[str]] = {}
     for entry in _shown(verdict):
         names = entry.get("kernels")
         if not names:
@@ -382,12 +379,13 @@ def _kernel_lines(verdict: Verdict) -> list[str]:
             for name, count in list(zip(names, calls, strict=True))[:MAX_KERNELS]
         ]
         more = f" and {len(names) - MAX_KERNELS} others" if len(names) > MAX_KERNELS else ""
-        lines.append(f"`{entry['id']}`: a call launches {sum(calls)} kernels: {', '.join(shown)}{more}")
-    return lines
+        launched = f"a call launches {sum(calls)} kernel{'s' if sum(calls) != 1 else ''}: {', '.join(shown)}{more}"
+        alike.setdefault(launched, []).append(f"`{entry['id']}`")
+    return [f"{', '.join(named)}: {launched}" for launched, named in alike.items()]
 
 
 def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """List the resources that each kernel uses.
+    """List the resources that each kernel uses, of those that the bench workloads run where that is known.
 
     Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are left out: they tell its size.
     """
@@ -399,9 +397,10 @@ def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> l
 
     compiled["launches"] = [launch for launch in compiled.get("launches") or () if is_shown(launch)]
     kernels = [kernel for kernel in compiled.get("kernels") or [] if "config" not in kernel or is_shown(kernel)]
-    names = [kernel.get("name", "?") for kernel in kernels]
-    lines = []
-    for kernel, name in zip(kernels, names, strict=True):
+    lines = dict[str, None]()
+    kernels = _timed(kernels, compiled["launches"], verdict["workloads"])
+    for kernel in kernels:
+        name = kernel.get("name", "?")
         facts = [
             f"{label} {kernel[key]}"
             for key, label in (("registers", "registers"), ("spills", "spills"), ("shared", "shared bytes"))
@@ -410,10 +409,49 @@ def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> l
         facts += [_occupancy_words(one) for one in occupancies(compiled, kernel, verdict["target"])]
         facts += [f"ptxas warns: {one_line(loss, 200)}" for loss in kernel.get("losses") or ()]
         if facts:
-            config = f" ({_configuration(kernel['config'])})" if "config" in kernel and names.count(name) > 1 else ""
-            lines.append(f"kernel `{name}`{config}: {', '.join(facts)}")
+            own = _differences(kernel, [other for other in kernels if other.get("name") == kernel.get("name")])
+            lines[f"kernel `{name}`{f' ({_configuration(own)})' if own else ''}: {', '.join(facts)}"] = None
     left_out = len(lines) - MAX_KERNEL_LINES
-    return lines if left_out <= 0 else [*lines[:MAX_KERNEL_LINES], f"and {left_out} more kernels"]
+    told = list(lines)
+    return told if left_out <= 0 else [*told[:MAX_KERNEL_LINES], f"and {left_out} more kernels"]
+
+
+def _timed(
+    kernels: list[dict[str, Any]], launches: Sequence[dict[str, Any]], workloads: Sequence[WorkloadVerdict]
+) -> list[dict[str, Any]]:
+    """Return the kernels that the bench workloads run: launched there, or compiled for them as the tuner chose.
+
+    All of them where that is not known.
+    """
+    bench = {entry["id"]: entry for entry in workloads if entry["role"] == "bench"}
+    launched = {launch["kernel"] for launch in launches if launch.get("workload") in bench}
+
+    def is_timed(kernel: dict[str, Any]) -> bool:
+        if "config" not in kernel:
+            return not launched or kernel.get("name") in launched
+        if "workload" not in kernel:
+            return True
+        if kernel["workload"] not in bench:
+            return False
+        taken = [
+            one["configuration"]
+            for one in bench[kernel["workload"]].get("configurations") or ()
+            if one["kernel"] == kernel.get("name")
+        ]
+        config = {name: str(value) for name, value in kernel["config"].items()}
+        return not taken or any(all(config.get(name, str(value)) == str(value) for name, value in one.items()) for one in taken)
+
+    return [kernel for kernel in kernels if is_timed(kernel)] or kernels
+
+
+def _differences(kernel: dict[str, Any], alike: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of a compilation in which `alike`, all of its kernel, differ."""
+    config: dict[str, Any] = kernel.get("config", {})
+    return {
+        name: value
+        for name, value in config.items()
+        if any(other.get("config", {}).get(name) != value for other in alike)
+    }
 
 
 def _configuration(config: dict[str, Any]) -> str:
