@@ -62,7 +62,7 @@ def shown_change(node: NodeFacts, parent: NodeFacts | None, *, is_shown: bool = 
 
 
 def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[ResolvedWorkload]) -> dict[str, Any]:
-    """Return a candidate beside the kernel to build on: idea, change and times; the ledger has its resources."""
+    """Return a candidate beside the kernel to build on: idea, change, times, and its heaviest kernel's use."""
     return shown_node(node, workloads, resources=False) | shown_change(node, parent)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,12 @@ from warpsmith.kernels_db.store.structure import is_known, structure
 from warpsmith.workers.llm.base import ModelRequest, RequestKind, approximate_tokens
 from warpsmith.workers.llm.prompt import facts
 from warpsmith.workers.llm.prompt.candidates import NodeFacts, shown_beside, shown_change, shown_node
+from warpsmith.workers.llm.prompt.device import device_lines, version_lines
 from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
-from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome
 from warpsmith.workers.llm.prompt.forms import shows_copies, shows_dependent_launches
+from warpsmith.workers.llm.prompt.kernel_words import list_resources
 from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
 from warpsmith.workers.llm.reply.parsing import MAX_LESSONS, Lesson
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
@@ -262,8 +264,8 @@ def _measured(context: RequestContext) -> dict[str, Any]:
 
 def _device_facts(baselines: Verdict, context: RequestContext) -> list[str]:
     return [
-        *facts.device_lines(baselines["device"], context.workloads),
-        *facts.version_lines(baselines["versions"], context.language),
+        *device_lines(baselines["device"], context.workloads),
+        *version_lines(baselines["versions"], context.language),
     ]
 
 
@@ -285,7 +287,7 @@ def _history(context: RequestContext) -> dict[str, Any]:
         if other is None or parent is None
         else shown_change(other, parent, is_shown=other.seq in shown) | {"leads_on": list(context.leads_on)},
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
-        "ledger": ledger_lines(context.ledger, None if parent is None else parent.seq),
+        "ledger": ledger_lines(context.ledger, shown),
         "joins": context.joins,
     }
 
@@ -295,7 +297,7 @@ def _reflect(context: RequestContext) -> dict[str, Any]:
 
 
 def most_exemplars(context: RequestContext) -> int:
-    """Return how many exemplars the request shows: on the root alone, two for ideas but none of a restart, one for code."""
+    """Return how many exemplars the request shows: none on a kernel or for a restart, two for ideas, one for code."""
     if context.parent is not None:
         return 0
     if context.kind == "ideate":
@@ -365,10 +367,10 @@ def _repair(context: RequestContext) -> dict[str, Any]:
 _KINDS = {"reflect": _reflect, "ideate": _ideate, "code": _code, "repair": _repair}
 
 
-def ledger_lines(ledger: tuple[LedgerEntry, ...], shown: int | None = None) -> list[str]:
+def ledger_lines(ledger: tuple[LedgerEntry, ...], shown: Collection[int] = ()) -> list[str]:
     """Write one line for each idea that was tried, its variants together, oldest first.
 
-    The latest where there are too many. `shown`: the number of the candidate whose times the request has elsewhere.
+    The latest where there are too many. `shown`: candidates whose times the request has above.
     """
     groups: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in sorted(ledger, key=lambda entry: entry.seq):
@@ -381,8 +383,8 @@ def ledger_lines(ledger: tuple[LedgerEntry, ...], shown: int | None = None) -> l
     return lines if left_out <= 0 else [f"({left_out} earlier ideas left out)", *lines[left_out:]]
 
 
-def _ended(entry: LedgerEntry, shown: int | None) -> str:
-    if entry.seq == shown:
+def _ended(entry: LedgerEntry, shown: Collection[int]) -> str:
+    if entry.seq in shown and entry.cause:
         return f"{entry.outcome} (#{entry.seq}, above)"
     return f"{entry.outcome} ({one_line(entry.cause, MAX_CAUSE_CHARS)})" if entry.cause else entry.outcome
 
@@ -416,7 +418,7 @@ def ledger_entry(
         ]
         swept = [] if sweep is None else [describe_sweep(sweep, longest=MAX_SWEEP_CHARS)]
         chosen = list(tuned[:MAX_LEDGER_TIMES])
-        told = "; ".join(spans + shown + swept + resources(built or {}) + chosen)
+        told = "; ".join(spans + shown + swept + list_resources(built or {}) + chosen)
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
