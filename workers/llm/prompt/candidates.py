@@ -11,10 +11,11 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
 from warpsmith.workers.llm.prompt.feedback import feedback
 
-MOST_MECHANISM_CHARS = 320
-"""Longest mechanism of an idea whose code is shown beside it: its first sentences, as the code has the rest."""
+MOST_DETAIL_CHARS = 320
+"""Longest detail of an idea that was judged, in its first sentences: its code and its results say more."""
 MOST_DIFFERENCE = 0.5
 """Longest difference from the kernel to build on that is shown, as a share of the code that has it."""
+MOST_DIFFERENCE_CHARS = 1_600
 
 
 @dataclass(frozen=True)
@@ -67,19 +68,17 @@ def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[
 
 
 def difference(before: str, after: str) -> str | None:
-    """Return a source's unified diff from another; None where it is longer than half of the source, or empty."""
+    """Return a source's unified diff from another; None where it is empty, long, or longer than half of the source."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
     text = "\n".join(lines)
-    return text if lines and len(text) <= MOST_DIFFERENCE * len(after) else None
+    return text if lines and len(text) <= min(MOST_DIFFERENCE * len(after), MOST_DIFFERENCE_CHARS) else None
 
 
 def _shortened(idea: Mapping[str, Any] | None, details: Sequence[str]) -> dict[str, Any] | None:
     if idea is None:
         return None
-    shown = {name: idea[name] for name in ("title", "technique", *details) if name in idea}
-    if "mechanism" in shown:
-        shown["mechanism"] = first_sentences(str(shown["mechanism"]), MOST_MECHANISM_CHARS)
-    return shown
+    cut = {name: first_sentences(str(idea[name]), MOST_DETAIL_CHARS) for name in details if name in idea}
+    return {name: idea[name] for name in ("title", "technique") if name in idea} | cut
 
 
 def first_sentences(text: str, most: int) -> str:
