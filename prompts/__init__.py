@@ -43,21 +43,24 @@ class Play:
 class Page:
     """Advice for one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown.
 
-    An item that begins with `[product]` or the like is for ops of that kind alone (`kernels_db.store.structure`).
+    An item that begins with `[product]` or the like is for ops of that kind alone (`kernels_db.store.structure`), one
+    that begins with `[; triton]` or `[product; triton]` for candidates in that language alone.
     """
 
     title: str
     targets: frozenset[str]
     advice: str
 
-    def advice_for(self, kinds: frozenset[str]) -> str:
-        """Return the advice for an op of these kinds; all of it where none is known."""
+    def advice_for(self, kinds: frozenset[str], language: str) -> str:
+        """Return the advice for candidates in a language on an op of these kinds; on any op where none is known."""
         lines = []
         for line in self.advice.splitlines():
-            tagged = re.match(r"- \[([a-z ]+)\] ", line)
+            tagged = re.match(r"- \[([a-z ]*)(?:; ([a-z ]+))?\] ", line)
             if tagged is None:
                 lines.append(line)
-            elif not kinds or kinds & set(tagged[1].split()):
+                continue
+            of, languages = set(tagged[1].split()), tagged[2]
+            if (not kinds or not of or kinds & of) and (languages is None or language in languages.split()):
                 lines.append(f"- {line[tagged.end() :]}")
         return "\n".join(lines)
 

@@ -191,6 +191,26 @@ def build_result_rows(
     return rows
 
 
+def describe_times(workloads: Iterable[WorkloadTimes]) -> list[str]:
+    """Write a line for each timed bench workload: the kernel's microseconds, each baseline's, and the limit's."""
+    lines = []
+    for workload in workloads:
+        time = workload.time_us.get("candidate")
+        if workload.role != "bench" or time is None:
+            continue
+        told = [f"kernel {format_microseconds(time)} us"]
+        for name, speedup in workload.speedup.items():
+            beside = workload.time_us.get(name)
+            baseline = BASELINE_NAMES.get(name, shorten(name, LONGEST_TITLE))
+            took = "" if beside is None else f" {format_microseconds(beside)} us"
+            told.append(f"{baseline}{took} ({format_ratio(speedup, workload.ci95.get(name))})")
+        if workload.limit_fraction is not None:
+            limit = format_microseconds(workload.limit_fraction * time)
+            told.append(f"limit {limit} us ({format_share(workload.limit_fraction)} reached)")
+        lines.append(f"{shorten(workload.id, LONGEST_TITLE)}: {', '.join(told)}")
+    return lines
+
+
 def build_result_table(rows: Sequence[Sequence[str]]) -> Table:
     """Build a table of the rows of `build_result_rows`; experts have a column where there are any."""
     place = 2 + len(BASELINE_NAMES)

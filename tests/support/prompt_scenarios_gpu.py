@@ -25,6 +25,7 @@ DEVICE: dict[str, Any] = {
     },
     "exchange_us": 2.91,
 }
+VERSIONS = {"python": "3.12.3", "torch": "2.11.0+cu130", "cuda": "13.0", "driver": "580.159.04", "triton": "3.6.0"}
 IDEA: dict[str, Any] = {
     "technique": "fusion",
     "title": "One block per row, row read once",
@@ -104,6 +105,7 @@ def baselines() -> Verdict:
         level="baseline",
         target="cuda:sm_90",
         device=DEVICE,
+        versions=VERSIONS,
         workloads=entries,
         score=None,
         score_ci95=None,

@@ -15,10 +15,11 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from warpsmith.kernels_db.runtime.ctext import tokens
 from warpsmith.workers.gate.problems import Problem
 
 TUNE, WHERE = "TUNE", "TUNE_WHERE"
@@ -59,6 +60,7 @@ def read_tunables(tree: ast.Module) -> Tunables | None:
         return None
     values = _read_values(node)
     default = {name: _read_default(tree, name, values[name], node) for name in values}
+    _refuse_template_parameters(tree, values)
     conditions = _read_conditions(_assigned(tree, WHERE), values)
     product = 1
     for choices in values.values():
@@ -197,6 +199,55 @@ def _read_default(tree: ast.Module, name: str, values: tuple[int, ...], tune: as
             raise _bad(node, f"{name}: found {found}, expected the same number everywhere, one of {list(values)}")
     assert first is not None
     return first
+
+
+def _refuse_template_parameters(tree: ast.Module, names: Mapping[str, object]) -> None:
+    """Refuse a flag whose name a template of the source has as a parameter: the number would take the name's place."""
+    for node, flagged, _ in _flags(tree):
+        if flagged in names and flagged in _template_parameters(tree):
+            raise _bad(
+                node,
+                f"{TUNE}[{flagged!r}]: found a template parameter {flagged!r} in the source beside the flag "
+                f"-D{flagged}=..., which puts its number in the parameter's place: expected another name for one",
+            )
+
+
+def _template_parameters(tree: ast.Module) -> set[str]:
+    """Return the names of all template parameters in the texts of a module that may be C++."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "template" in node.value:
+            stream = tokens(node.value)
+            for position, lexeme in enumerate(stream):
+                if lexeme == "template":
+                    found |= _parameter_names(stream[position + 1 :])
+    return found
+
+
+def _parameter_names(stream: Sequence[str]) -> set[str]:
+    """Return the names in a parameter list that begins with `<`: of each parameter the last word before its default."""
+    found, word, angles, brackets, in_default = set[str](), "", 0, 0, False
+    for lexeme in stream:
+        if angles and lexeme in ("(", "[", "{"):
+            brackets += 1
+        elif brackets:
+            brackets -= lexeme in (")", "]", "}")
+        elif set(lexeme) == {"<"}:
+            angles += len(lexeme)
+        elif not angles:
+            break
+        elif set(lexeme) == {">"}:
+            angles -= len(lexeme)
+        elif angles == 1 and lexeme == ",":
+            found.add(word)
+            word, in_default = "", False
+        elif angles == 1 and lexeme == "=":
+            in_default = True
+        elif angles == 1 and not in_default and lexeme.isidentifier():
+            word = lexeme
+        if angles <= 0:
+            break
+    return (found | {word}) - {""}
 
 
 def _read_conditions(node: ast.expr | None, names: Mapping[str, object]) -> list[ast.expr]:

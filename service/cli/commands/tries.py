@@ -16,7 +16,7 @@ from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, CommandError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.progress import describe_outcome
+from warpsmith.service.client.progress import describe_outcome, describe_times
 from warpsmith.service.client.trying import (
     ENDS,
     await_try,
@@ -28,11 +28,14 @@ from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.nodes import NodeDocument
 from warpsmith.service.documents.tries import TryDocument
+from warpsmith.service.documents.workloads import read_workload_times
 from warpsmith.service.local.named_ops import EXPECTED, find_op, read_op_file
 from warpsmith.workers.llm.reply.parsing import Unreadable
 
 LEVELS = ("compile", "screen", "profile")
 LONGEST = 160
+LONGEST_TIMES = 400
+"""Characters of a line with a workload's times, those of an op's experts among them."""
 
 
 def try_file(
@@ -108,7 +111,7 @@ def node(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Show a node: its idea, its verdicts, what was tried for it, and its code."""
+    """Show a node: its idea, its verdicts with the times of each workload, what was tried for it, and its code."""
     with connected(url, key) as client:
         found = client.node(resolve_node_id(client, which))
     if as_json:
@@ -126,6 +129,8 @@ def print_node(found: NodeDocument) -> None:
         score = record.document.get("score")
         timed = "" if score is None else f" {format_ratio(score, record.document.get('score_ci95'))}"
         tell(f"  verdict  {record.level} {record.verdict} at {record.gate}{timed}: {reason}")
+        for line in describe_times(read_workload_times(record.document.get("workloads"))):
+            tell(f"    {clean_line(line, LONGEST_TIMES)}")
     for each in found.tries:
         who = "" if each.asked_by is None else f", by {clean_line(each.asked_by, LONGEST)}"
         tell(f"  try      {each.id} {describe_try(each)}{who}")

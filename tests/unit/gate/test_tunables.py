@@ -144,3 +144,32 @@ def test_any_text_behind_tune_is_refused_or_read(text: str) -> None:
         return
     with suppress(BadTunables):
         read_tunables(tree)
+
+
+@pytest.mark.parametrize(
+    ("template", "parameter"),
+    [
+        ("template <int WIDTH>", True),
+        ("template <typename T, int WIDTH = 4>", True),
+        ("template <template <class> class C, int N, bool WIDTH>", True),
+        ("template<\n    int N = (1 > 2 ? 3 : 4),\n    int WIDTH>", True),
+        ("template <int... WIDTH>", True),
+        ("template <int BOTH>", True),
+        ("template <int ROWS>", False),  # a number of the module alone, which no flag carries into the source
+        ("template <int width>", False),
+        ("template <int N = WIDTH>", False),
+        ("template <int N, int M = f<WIDTH>()>", False),
+        ("// template <int WIDTH>", False),
+        ("template <> struct S<WIDTH> {};  template <int N>", False),
+    ],
+)
+def test_a_flag_that_a_template_has_as_a_parameter_is_refused(template: str, parameter: bool) -> None:
+    source = CANDIDATE.replace('extern "C"', f'{template}\nstatic inline int twice() {{ return 2; }}\nextern "C"')
+    if not parameter:
+        assert read(source) is not None
+        return
+    name = "BOTH" if "BOTH" in template else "WIDTH"
+    with pytest.raises(BadTunables) as caught:
+        read(source)
+    assert f"TUNE['{name}']: found a template parameter '{name}' in the source beside the flag" in str(caught.value)
+    assert caught.value.problem in check(source, "cpp", (), ("x", "y"))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
+from warpsmith.service.cli.commands.tries import print_node
 from warpsmith.service.client.narrator import Narrator
 from warpsmith.service.client.progress import (
     build_progress_panel,
@@ -30,7 +31,7 @@ from warpsmith.service.documents.figures import (
     format_microseconds,
     format_ratio,
 )
-from warpsmith.service.documents.nodes import NodeSummary
+from warpsmith.service.documents.nodes import NodeDocument, NodeSummary, VerdictRecord
 from warpsmith.service.documents.searches import EventDocument, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
 
@@ -282,6 +283,32 @@ def test_results_compare_with_the_fastest_baseline() -> None:
     shown = text_of(build_result_table(rows))
     assert "2.00x [1.95, 2.05] max-autotune" in shown
     assert "experts" not in shown
+
+
+def test_a_node_shows_what_the_kernel_the_baselines_and_the_limit_take(capsys: pytest.CaptureFixture[str]) -> None:
+    timed = {
+        "id": "images",
+        "role": "bench",
+        "time_us": {"candidate": 120.0, "eager": 300.0, "liger": 110.0},
+        "speedup": {"eager": 2.5, "liger": 0.92},
+        "ci95": {"liger": [0.91, 0.93]},
+        "limit_fraction": 0.625,
+    }
+    line = "images: kernel 120 us, eager 300 us (2.50x), liger 110 us (0.92x [0.91, 0.93]), limit 75 us (62 % reached)"
+    workloads = [timed, timed | {"role": "holdout"}, {"id": "ragged", "role": "bench", "time_us": {"eager": 3.0}}]
+    record = {"level": "verify", "verdict": "accepted", "gate": "time", "id": "vd_1", "source": None, "created_at": 0.0}
+    verdict = VerdictRecord(**record, document={"score": 1.5, "reason": "right", "workloads": workloads})
+    untimed = VerdictRecord(**record, document={"reason": "slow"})
+    fields = dict.fromkeys(NodeDocument.model_fields) | {"seq": 7, "state": "judged", "title": "Rings", "tries": []}
+    print_node(NodeDocument.model_construct(**fields | {"repairs": 0, "verdicts": [untimed, verdict], "source": "x"}))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1:] == [
+        "  verdict  verify accepted at time: slow",
+        "  verdict  verify accepted at time 1.50x: right",
+        f"    {line}",
+        "",
+        "x",
+    ]
 
 
 def test_results_show_the_experts_of_an_op_beside_pytorch() -> None:

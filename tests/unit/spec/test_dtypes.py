@@ -118,7 +118,7 @@ def test_prompts_say_which_dtypes_a_parameter_has() -> None:
     assert x.startswith("`x`: float32 or bfloat16 tensor")
     assert scale.startswith("`scale`: float32 tensor")
     assert y.startswith("`y`: float32 or bfloat16 tensor")
-    assert "elem=bfloat16" in facts.workload_lines(workloads)[1]
+    assert "elem=bfloat16" in facts.workload_lines(op(), workloads)[1]
 
 
 WORKLOADS = SPEC["workloads"]

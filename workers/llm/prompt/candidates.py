@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
 from warpsmith.workers.llm.prompt.feedback import feedback
 
+MOST_DETAIL_CHARS = 320
+"""Longest detail of an idea that was judged, in its first sentences: its code and its results say more."""
 MOST_DIFFERENCE = 0.5
 """Longest difference from the kernel to build on that is shown, as a share of the code that has it."""
+MOST_DIFFERENCE_CHARS = 1_600
 
 
 @dataclass(frozen=True)
@@ -29,20 +33,14 @@ class NodeFacts:
     metrics: tuple[NsightKernel, ...] = ()
 
 
-def shown_node(
-    node: NodeFacts,
-    workloads: Sequence[ResolvedWorkload],
-    details: Sequence[str] | None = None,
-    *,
-    resources: bool = True,
-) -> dict[str, Any]:
-    """Return a candidate with its code; of its idea, beside title and technique, `details` alone where given."""
+def shown_node(node: NodeFacts, workloads: Sequence[ResolvedWorkload], *, resources: bool = True) -> dict[str, Any]:
+    """Return a candidate with its code; of its idea title, technique and the first sentences of its mechanism."""
     found = "It has not been judged."
     if node.verdict is not None:
         found = feedback(node.verdict, workloads, node.metrics, resources=resources)
     return {
         "seq": node.seq,
-        "idea": node.idea if details is None else _shortened(node.idea, details),
+        "idea": _shortened(node.idea, ("mechanism",)),
         "source": node.source,
         "feedback": found,
     }
@@ -65,16 +63,30 @@ def shown_change(node: NodeFacts, parent: NodeFacts | None, *, is_shown: bool = 
 
 
 def shown_beside(node: NodeFacts, parent: NodeFacts | None, workloads: Sequence[ResolvedWorkload]) -> dict[str, Any]:
-    """Return a candidate beside the kernel to build on: idea, change and times; the ledger has its resources."""
+    """Return a candidate beside the kernel to build on: idea, change, times, and its heaviest kernel's use."""
     return shown_node(node, workloads, resources=False) | shown_change(node, parent)
 
 
 def difference(before: str, after: str) -> str | None:
-    """Return a source's unified diff from another; None where it is longer than half of the source, or empty."""
+    """Return a source's unified diff from another; None where it is empty, long, or longer than half of the source."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
     text = "\n".join(lines)
-    return text if lines and len(text) <= MOST_DIFFERENCE * len(after) else None
+    return text if lines and len(text) <= min(MOST_DIFFERENCE * len(after), MOST_DIFFERENCE_CHARS) else None
 
 
 def _shortened(idea: Mapping[str, Any] | None, details: Sequence[str]) -> dict[str, Any] | None:
-    return None if idea is None else {name: idea[name] for name in ("title", "technique", *details) if name in idea}
+    if idea is None:
+        return None
+    cut = {name: first_sentences(str(idea[name]), MOST_DETAIL_CHARS) for name in details if name in idea}
+    return {name: idea[name] for name in ("title", "technique") if name in idea} | cut
+
+
+def first_sentences(text: str, most: int) -> str:
+    """Return as many whole sentences of `text` as fit into `most` characters, and the first in any case."""
+    sentences = re.split(r"(?<=[.;]) ", " ".join(text.split()))
+    told = sentences[0]
+    for sentence in sentences[1:]:
+        if len(told) + 1 + len(sentence) > most:
+            break
+        told = f"{told} {sentence}"
+    return told

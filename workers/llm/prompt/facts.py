@@ -1,4 +1,4 @@
-"""Facts of shapes, times and the device for prompts, as lines and numbers for people.
+"""Facts of shapes and times for prompts, as lines and numbers for people.
 
 Pure functions of resolved documents.
 """
@@ -27,11 +27,6 @@ BASELINE_NAMES = {
 
 AT_THE_LIMIT = 1.05
 """Times the measured limit up to which a baseline counts as having reached it."""
-SPLIT = " (by split tensor-core products, where these beat the float32 units)"
-"""Remark on a GPU's float32 rate.
-
-That rate is then a third of a narrower one's and looks odd without the remark.
-"""
 
 
 def baseline_name(name: str) -> str:
@@ -190,22 +185,25 @@ def are_weighted(workloads: Sequence[ResolvedWorkload]) -> bool:
     return len({weight_of(workload) for workload in workloads if workload["role"] == "bench"}) > 1
 
 
-def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
+def workload_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     """Write one line for each visible workload.
 
-    Role, sizes, concrete shapes, weight where the op's differ, least traffic and operations, intensity.
+    Role, sizes, shapes that follow from no axis, weight where the op's differ, least traffic and operations, intensity.
     """
+    parts: list[Any] = [*op.inputs, *op.state, *op.outputs]
+    by_axes = {part.name for part in parts if part.shape is not None}
     lines = []
     total = sum(weight_of(workload) for workload in workloads if workload["role"] == "bench")
     for workload in visible(workloads):
         tensors = [
             f"{item['name']} {item['shape']}"
             for item in (*workload["inputs"], *workload["outputs"])
-            if item["shape"] is not None
+            if item["shape"] is not None and item["name"] not in by_axes
         ]
         bound = {**workload["axes"], **workload.get("dtypes", {})}
         axes = ", ".join(f"{name}={value}" for name, value in bound.items())
-        line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}; {', '.join(tensors)}"
+        line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}"
+        line += f"; {', '.join(tensors)}" if tensors else ""
         if workload["role"] == "bench":
             if are_weighted(workloads):
                 weight = weight_of(workload)
@@ -270,8 +268,13 @@ def rates(workload: ResolvedWorkload, time_us: float) -> str:
     return ", ".join(parts)
 
 
-def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None) -> list[str]:
-    """Say what counts as right, with the measured numbers where the baselines were measured."""
+def tolerance_lines(
+    op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None, *, brief: bool = False
+) -> list[str]:
+    """Say what counts as right, with the measured numbers where the baselines were measured.
+
+    `brief`: those in one line, from the smallest to the largest, and not for each workload.
+    """
     exact = [part.name for part in op.outputs if part.check.kind == "exact"]
     lines = [f"`{name}`: every element equal to the reference's" for name in exact]
     lines += [
@@ -283,12 +286,28 @@ def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verd
     if verdict is None:
         return lines
     resolved = {workload["id"]: workload for workload in visible(workloads)}
-    for entry in verdict["workloads"]:
-        limit, eager = entry["error"].get("limit"), entry["error"].get("eager")
-        if entry["id"] in resolved and limit is not None:
-            of_eager = f" (PyTorch eager's own: {significant(eager)})" if eager is not None else ""
-            lines.append(f"`{entry['id']}`: relative L2 error at most {significant(limit)}{of_eager}")
+    errors = {
+        entry["id"]: (limit, entry["error"].get("eager"))
+        for entry in verdict["workloads"]
+        if entry["id"] in resolved and (limit := entry["error"].get("limit")) is not None
+    }
+    if brief and errors:
+        limits, eager = ([one for one in found if one is not None] for found in zip(*errors.values(), strict=True))
+        lines.append(f"by workload: {_error_line(limits, eager)}")
+    elif errors:
+        lines += [
+            f"`{name}`: {_error_line([limit], [] if eager is None else [eager])}"
+            for name, (limit, eager) in errors.items()
+        ]
     return lines
+
+
+def _error_line(limits: Sequence[float], eager: Sequence[float]) -> str:
+    def span(values: Sequence[float]) -> str:
+        return " to ".join(dict.fromkeys((significant(min(values)), significant(max(values)))))
+
+    of_eager = f" (PyTorch eager's own: {span(eager)})" if eager else ""
+    return f"relative L2 error at most {span(limits)}{of_eager}"
 
 
 def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
@@ -310,73 +329,3 @@ def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:
     outputs = [item for item in workloads[0]["outputs"] if item["tolerance"] is None]
     mutated = [item for item in workloads[0]["inputs"] if item["mutated"]]
     return any("float" in item["dtype"] for item in (*outputs, *mutated))
-
-
-def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """Describe the device as it was measured.
-
-    Name, cores, caches, memory bandwidth at each bench workload's footprint, peak operations.
-    """
-    if not device:
-        return []
-    peaks: Mapping[str, Any] = {**device, **(device.get("peaks") or {})}
-    lines = []
-    if isinstance(device.get("name"), str):
-        count = next((f", {device[key]} {key}" for key in ("cores", "multiprocessors") if device.get(key)), "")
-        lines.append(device["name"] + count)
-    caches = "data caches of a core, the last one shared" if device.get("type") != "cuda" else "cache of the device"
-    for key, label in (
-        ("isa", "vector extensions"),
-        ("caches", caches),
-        ("memory_bytes", "memory"),
-        ("registers_per_multiprocessor", "32-bit registers per multiprocessor"),
-        ("shared_bytes_per_block", "shared memory for one block, at most"),
-    ):
-        if (value := device.get(key)) is not None:
-            lines.append(f"{label}: {_value(key, value)}")
-    lines += _bandwidth_lines(peaks.get("bandwidth_gbs"), workloads)
-    gflops = peaks.get("gflops")
-    if isinstance(gflops, int | float):
-        lines.append(f"measured peak: {significant(gflops)} GFLOP/s")
-    elif isinstance(gflops, Mapping):
-        shown = ", ".join(
-            f"{kind} {significant(value)}{SPLIT if (device.get('type'), kind) == ('cuda', 'float32') else ''}"
-            for kind, value in sorted(gflops.items())
-            if isinstance(value, int | float)
-        )
-        lines += [f"measured peak GFLOP/s: {shown}"] if shown else []
-    nothing = device.get("exchange_us")
-    if isinstance(nothing, int | float):
-        lines.append(f"the clock reads {microseconds(nothing)} of a call that runs nothing: part of every time below")
-    return lines
-
-
-def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    if isinstance(bandwidth, int | float):
-        return [f"measured memory bandwidth: {significant(bandwidth)} GB/s"]
-    if not isinstance(bandwidth, Mapping) or not bandwidth:
-        return []
-    measured = sorted((float(footprint), float(rate)) for footprint, rate in bandwidth.items())
-    lines = [
-        "measured memory bandwidth (the best of copying, updating in place and reading), by footprint: "
-        + ", ".join(f"{significant(rate)} GB/s at {size(at)}" for at, rate in measured)
-    ]
-    for workload in visible(workloads):
-        if workload["role"] == "bench":
-            footprint = max(workload["min_bytes"], 1)
-            # The limit takes the faster of the footprints on either side; one between them is as likely to be slower.
-            below = [rate for at, rate in measured if at <= footprint][-1:]
-            above = [rate for at, rate in measured if at >= footprint][:1]
-            rates = sorted({significant(rate) for rate in below + above}, key=float)
-            lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): {' to '.join(rates)} GB/s")
-    return lines
-
-
-def _value(key: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_value(key, item)}" for name, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(_value(key, item) for item in value)
-    if isinstance(value, int) and key in {"caches", "memory_bytes", "shared_bytes_per_block"}:
-        return size(value)
-    return str(value)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.kernels_db.job import nsight_metrics, shown_numbers
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep, describe_tuned
 from warpsmith.workers.llm.prompt.facts import baseline_name, microseconds, rates, significant, visible
+from warpsmith.workers.llm.prompt.kernel_words import kernel_lines, list_resources, resource_lines, shown_compile
 from warpsmith.workers.llm.prompt.logs import first_error, trim_log
-from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
 from warpsmith.workers.llm.prompt.searched_inputs import failing_inputs, own_message
 from warpsmith.workers.text import one_line, without_directories
 
@@ -19,9 +18,6 @@ from warpsmith.workers.text import one_line, without_directories
 OVERHEAD_US = 20.0
 # One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
 LAUNCH_US = 5.0
-MAX_KERNELS = 8
-MAX_KERNEL_LINES = 16
-MAX_LEDGER_KERNELS = 3
 CLOSE = 0.75
 """Share of its limit from which what sets it is said to be close to binding: 12.9 us at 0.64 became 12.0."""
 
@@ -64,7 +60,7 @@ def feedback(
 
     `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
     that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code. `resources`: whether to say
-    what its kernels use, too.
+    what its kernels use, too; else that of the one with the most registers is told in a few words.
     """
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
@@ -83,8 +79,10 @@ def feedback(
     if (tuned := describe_tuned(verdict["workloads"])) is not None:
         lines.append(f"- Triton's tuner chose: {tuned}; an export ships what it took")
     if resources:
-        lines += [f"- {line}" for line in _kernel_lines(verdict)]
-        lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
+        lines += [f"- {line}" for line in kernel_lines(verdict)]
+        lines += [f"- {line}" for line in resource_lines(verdict, workloads)]
+    else:
+        lines += [f"- {words}" for words in list_resources(shown_compile(verdict, workloads))]
     if metrics:
         lines += ["- Nsight Compute, on the largest bench workload, cold caches:", *nsight_metrics.lines(metrics)]
     return "\n".join(lines)
@@ -107,31 +105,6 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     kind = failure["kind"].replace("_", " ")
     message = one_line(without_directories(own_message(failure)))
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
-
-
-def resources(built: Mapping[str, Any]) -> list[str]:
-    """List the resources of kernels, in a few words each, by a compile report.
-
-    Grid and block of the first launch where launches are known, the configuration of the first compilation in Triton,
-    registers, spills, shared memory. Of those that are launched, those with the most registers where there are more
-    than a few.
-    """
-    launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
-    kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}
-    used = [kernel for name, kernel in kernels.items() if name in launches or not launches]
-    words = []
-    for kernel in sorted(used, key=lambda kernel: -kernel["registers"])[:MAX_LEDGER_KERNELS]:
-        launch = launches.get(kernel["name"])
-        facts = [f"{kernel['registers']} registers"]
-        facts += [f"{kernel['spills']} bytes spilled"] if kernel.get("spills") else []
-        shared = (kernel.get("shared") or 0) + (0 if launch is None else launch["shared_bytes"])
-        facts += [f"{shared} bytes shared"] if shared else []
-        if launch is not None:
-            facts.insert(0, f"{math.prod(launch['grid'])} blocks of {math.prod(launch['block'])} threads")
-        elif config := kernel.get("config"):
-            facts.insert(0, one_line(_configuration(config), 80))
-        words.append(f"`{one_line(kernel['name'], 40)}` {', '.join(facts)}")
-    return words
 
 
 def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
@@ -291,14 +264,11 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
         if time is None:
             continue
         line = f"`{entry['id']}`: {microseconds(time)}"
-        speedups = [
-            f"{significant(value)}x {baseline_name(name)} ({microseconds(beside)} beside it)"
-            if (beside := entry["time_us"].get(name)) is not None
-            else f"{significant(value)}x {baseline_name(name)}"
-            for name, value in entry["speedup"].items()
-        ]
-        if speedups:
-            line += f"; {', '.join(speedups)}"
+        if entry["speedup"]:
+            name, speedup = min(entry["speedup"].items(), key=lambda pair: pair[1])
+            beside = entry["time_us"].get(name)
+            line += f"; {significant(speedup)}x {baseline_name(name)}"
+            line += "" if beside is None else f" ({microseconds(beside)} beside it)"
         if entry["id"] in resolved:
             line += f"; {rates(resolved[entry['id']], time)}"
         bound = binding(entry, time, verdict["target"], verdict["device"].get("exchange_us"))
@@ -337,7 +307,7 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
             f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "
             f"where it does more than the least{_yet_beaten(entry)}"
         )
-    return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
+    return f"{at}: {what} is not saturated: latency, instructions, imbalance or extra passes bind"
 
 
 def _yet_beaten(entry: WorkloadVerdict) -> str:
@@ -361,61 +331,3 @@ def _limit_cause(verdict: Verdict) -> str:
 
 def _shown(verdict: Verdict) -> list[WorkloadVerdict]:
     return [entry for entry in verdict["workloads"] if entry["role"] != "holdout"]
-
-
-def _occupancy_words(found: Occupancy) -> str:
-    share = f"{significant(100 * found.share, 2)} %" if found.share < 1 else "100 %"
-    bound = "" if found.share >= 1 else f", bound by {found.by}"
-    return f"occupancy {share} ({found.blocks} blocks of {found.threads} threads at once{bound})"
-
-
-def _kernel_lines(verdict: Verdict) -> list[str]:
-    """List the kernels of a call on each workload, where the driver's tracing saw them."""
-    lines = []
-    for entry in _shown(verdict):
-        names = entry.get("kernels")
-        if not names:
-            continue
-        calls = entry.get("kernel_calls") or [1] * len(names)
-        shown = [
-            f"`{one_line(name, 80)}`" + (f" x{count}" if count > 1 else "")
-            for name, count in list(zip(names, calls, strict=True))[:MAX_KERNELS]
-        ]
-        more = f" and {len(names) - MAX_KERNELS} others" if len(names) > MAX_KERNELS else ""
-        lines.append(f"`{entry['id']}`: a call launches {sum(calls)} kernels: {', '.join(shown)}{more}")
-    return lines
-
-
-def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """List the resources that each kernel uses.
-
-    Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are left out: they tell its size.
-    """
-    compiled = dict(verdict["compile"] or {})
-    shown = {workload["id"] for workload in visible(workloads)}
-
-    def is_shown(entry: dict[str, Any]) -> bool:
-        return not workloads or verdict["level"] == "screen" or entry.get("workload") in shown
-
-    compiled["launches"] = [launch for launch in compiled.get("launches") or () if is_shown(launch)]
-    kernels = [kernel for kernel in compiled.get("kernels") or [] if "config" not in kernel or is_shown(kernel)]
-    names = [kernel.get("name", "?") for kernel in kernels]
-    lines = []
-    for kernel, name in zip(kernels, names, strict=True):
-        facts = [
-            f"{label} {kernel[key]}"
-            for key, label in (("registers", "registers"), ("spills", "spills"), ("shared", "shared bytes"))
-            if kernel.get(key) is not None
-        ]
-        facts += [_occupancy_words(one) for one in occupancies(compiled, kernel, verdict["target"])]
-        facts += [f"ptxas warns: {one_line(loss, 200)}" for loss in kernel.get("losses") or ()]
-        if facts:
-            config = f" ({_configuration(kernel['config'])})" if "config" in kernel and names.count(name) > 1 else ""
-            lines.append(f"kernel `{name}`{config}: {', '.join(facts)}")
-    left_out = len(lines) - MAX_KERNEL_LINES
-    return lines if left_out <= 0 else [*lines[:MAX_KERNEL_LINES], f"and {left_out} more kernels"]
-
-
-def _configuration(config: dict[str, Any]) -> str:
-    """Name the parameters in which compilations of a Triton kernel differ."""
-    return one_line(", ".join(f"{name}={value}" for name, value in config.items()), 160)

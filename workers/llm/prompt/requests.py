@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,12 @@ from warpsmith.kernels_db.store.structure import is_known, structure
 from warpsmith.workers.llm.base import ModelRequest, RequestKind, approximate_tokens
 from warpsmith.workers.llm.prompt import facts
 from warpsmith.workers.llm.prompt.candidates import NodeFacts, shown_beside, shown_change, shown_node
+from warpsmith.workers.llm.prompt.device import device_lines, version_lines
 from warpsmith.workers.llm.prompt.exemplars import exemplars
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
-from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome
 from warpsmith.workers.llm.prompt.forms import shows_copies, shows_dependent_launches
+from warpsmith.workers.llm.prompt.kernel_words import list_resources
 from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
 from warpsmith.workers.llm.reply.parsing import MAX_LESSONS, Lesson
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
@@ -70,8 +72,8 @@ class RequestContext:
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     joins: the search joins two kernels by size itself, so that no idea is spent on it. sweeps: the judge may still time
     a candidate's configurations, so that numbers may be left to it. exemplars: verified kernels of
-    other ops, for ideate without a parent (on a restart the details of techniques take their place) and for code; no
-    part of the request's identity.
+    other ops, for ideate (on a restart the details of techniques take their place) and code without a parent; no part
+    of the request's identity.
     """
 
     kind: RequestKind
@@ -206,6 +208,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
     op, workloads = context.op, facts.visible(context.workloads)
     found = structure(op)
     kinds = found | {"other"} if is_known(op) else frozenset()  # empty: nothing is left out
+    brief = context.kind == "reflect" or (context.kind != "repair" and context.parent is not None)
     sources = [node.source for node in (context.parent, context.other, context.failing) if node is not None]
     return {
         "op": {
@@ -232,9 +235,11 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
         "entry_point": facts.entry_point(workloads[0]),
         "parameters": facts.parameter_lines(op, workloads),
-        "workloads": facts.workload_lines(workloads),
+        "workloads": facts.workload_lines(op, workloads),
         "weighted": facts.are_weighted(workloads),
-        "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
+        "tolerances": facts.tolerance_lines(op, workloads, context.baselines, brief=brief),
+        "brief": brief,
+        "for_ideas": context.kind in ("ideate", "reflect"),
         "derived_tolerance": facts.derives_tolerance(workloads),
         "counterexamples": known_inputs(context.counterexamples),
         "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
@@ -254,9 +259,16 @@ def _measured(context: RequestContext) -> dict[str, Any]:
         "measured": baselines is not None,
         "earlier": context.earlier,
         "baseline_names": list(context.op.objective.baselines),
-        "facts": facts.device_lines(baselines["device"] if baselines else None, context.workloads),
+        "facts": [] if baselines is None else _device_facts(baselines, context),
         "baselines": facts.baseline_lines(baselines, context.workloads),
     }
+
+
+def _device_facts(baselines: Verdict, context: RequestContext) -> list[str]:
+    return [
+        *device_lines(baselines["device"], context.workloads),
+        *version_lines(baselines["versions"], context.language),
+    ]
 
 
 def _history(context: RequestContext) -> dict[str, Any]:
@@ -271,13 +283,13 @@ def _history(context: RequestContext) -> dict[str, Any]:
     return {
         **_common(context),
         **_measured(context),
-        "parent": None if parent is None else shown_node(parent, context.workloads, ("mechanism",)),
+        "parent": None if parent is None else shown_node(parent, context.workloads),
         "best": shown_beside(best, parent, context.workloads) if best is not None and shows_best else None,
         "other": None
         if other is None or parent is None
         else shown_change(other, parent, is_shown=other.seq in shown) | {"leads_on": list(context.leads_on)},
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
-        "ledger": ledger_lines(context.ledger),
+        "ledger": ledger_lines(context.ledger, shown),
         "joins": context.joins,
     }
 
@@ -287,9 +299,11 @@ def _reflect(context: RequestContext) -> dict[str, Any]:
 
 
 def most_exemplars(context: RequestContext) -> int:
-    """Return how many exemplars the request shows: for ideas on the root, not of a restart, and for code."""
+    """Return how many exemplars the request shows: none on a kernel or for a restart, two for ideas, one for code."""
+    if context.parent is not None:
+        return 0
     if context.kind == "ideate":
-        return 0 if context.parent or context.avoid else 2
+        return 0 if context.avoid else 2
     return 1 if context.kind == "code" else 0
 
 
@@ -312,9 +326,9 @@ def _code(context: RequestContext) -> dict[str, Any]:
     return {
         **_common(context),
         **_measured(context),
-        "idea": context.idea,
+        "idea": context.idea if parent is None else _without_promises(context.idea),
         "play": _play(context.idea),
-        "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=context.parent is None),
+        "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=True),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": None if parent is None else shown_node(parent, context.workloads),
         "other": None if other is None or parent is None else shown_node(other, context.workloads),
@@ -323,6 +337,11 @@ def _code(context: RequestContext) -> dict[str, Any]:
         "variant": context.variant,
         "variants": context.variants,
     }
+
+
+def _without_promises(idea: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Leave out what an idea is expected to gain: who writes a kernel anew from another is shown what that reaches."""
+    return None if idea is None else {key: value for key, value in idea.items() if key != "expected_gain"}
 
 
 def _play(idea: Mapping[str, Any] | None) -> prompts.Play | None:
@@ -350,23 +369,25 @@ def _repair(context: RequestContext) -> dict[str, Any]:
 _KINDS = {"reflect": _reflect, "ideate": _ideate, "code": _code, "repair": _repair}
 
 
-def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
+def ledger_lines(ledger: tuple[LedgerEntry, ...], shown: Collection[int] = ()) -> list[str]:
     """Write one line for each idea that was tried, its variants together, oldest first.
 
-    The latest where there are too many.
+    The latest where there are too many. `shown`: candidates whose times the request has above.
     """
     groups: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in sorted(ledger, key=lambda entry: entry.seq):
         groups.setdefault((entry.technique, entry.title), []).append(entry)
     lines = [
-        f"[{one_line(technique, 40)}] {one_line(title, 120)}: {' | '.join(_ended(entry) for entry in entries)}"
+        f"[{one_line(technique, 40)}] {one_line(title, 120)}: {' | '.join(_ended(entry, shown) for entry in entries)}"
         for (technique, title), entries in groups.items()
     ]
     left_out = len(lines) - MAX_LEDGER_LINES
     return lines if left_out <= 0 else [f"({left_out} earlier ideas left out)", *lines[left_out:]]
 
 
-def _ended(entry: LedgerEntry) -> str:
+def _ended(entry: LedgerEntry, shown: Collection[int]) -> str:
+    if entry.seq in shown and entry.cause:
+        return f"{entry.outcome} (#{entry.seq}, above)"
     return f"{entry.outcome} ({one_line(entry.cause, MAX_CAUSE_CHARS)})" if entry.cause else entry.outcome
 
 
@@ -399,7 +420,7 @@ def ledger_entry(
         ]
         swept = [] if sweep is None else [describe_sweep(sweep, longest=MAX_SWEEP_CHARS)]
         chosen = list(tuned[:MAX_LEDGER_TIMES])
-        told = "; ".join(spans + shown + swept + resources(built or {}) + chosen)
+        told = "; ".join(spans + shown + swept + list_resources(built or {}) + chosen)
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
