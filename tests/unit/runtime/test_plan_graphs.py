@@ -7,6 +7,7 @@ import importlib.util
 import os
 import struct
 import subprocess
+import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests import REPOSITORY
 from tests.stand_in_driver import Driver
 from tests.support.plan_steps import (
     ALLOCATE,
@@ -351,6 +353,34 @@ def test_a_fork_uses_no_graph_of_its_parent(extension: Any, driver: Driver) -> N
     driver.forget()
     assert right(made)
     assert driver.called() == UPDATED
+
+
+AT_EXIT = """
+import sys
+from pathlib import Path
+
+import torch
+from tests.stand_in_driver import Driver
+from tests.support.plan_steps import table
+from tests.unit.runtime.test_plan_graphs import planned, right
+from warpsmith.kernels_db.runtime import plan_build
+
+plan_build.use(Path(sys.argv[1]))
+driver = Driver(Path(sys.argv[2]), built=Path(sys.argv[3]).read_bytes())
+extension = plan_build.extension()
+extension.open_driver(str(driver.path))
+made = table(extension, graphs_from=1)
+planned(made, driver, torch.zeros(256))
+assert right(made)
+driver.library.tell_at_exit()
+"""
+
+
+def test_the_end_of_python_leaves_graphs_alone(extension: Any, driver: Driver, tmp_path: Path) -> None:
+    """The kernels that they launch, and the device's context, may have gone before."""
+    command = [sys.executable, "-c", AT_EXIT, str(extension.__file__), str(tmp_path), str(driver.path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100, cwd=REPOSITORY)
+    assert (done.returncode, done.stdout.split()) == (0, BUILT), done.stderr
 
 
 LAYOUT = r"""
