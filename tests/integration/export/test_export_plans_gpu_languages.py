@@ -199,9 +199,7 @@ def test_a_plan_is_compared_as_the_graph_that_it_will_be(
 ) -> None:
     monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "1")
     monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
-    monkeypatch.setattr(
-        package.recording, "mismatch", lambda launch: None
-    )  # it has one answer for all
+    monkeypatch.setattr(package.recording, "mismatch", lambda launch: None)  # it has one answer for all
     plans, run = importlib.reload(package.plans), package.part("_kernel")
     table, x = plans._new_table(), torch.randn(4096)
 
