@@ -163,6 +163,7 @@ static int fill(Node& node, const Params* given) {
   void* kernel = given->func ? given->func : given->kern;
   if (given->extra || given->context || !given->func == !given->kern || !sizes.count(kernel)) return 1;
   if (node.kernel && (node.kernel != kernel || node.as_function != given->func)) return 1;
+  if (given->kern) called += "CUkernel ";
   node.kernel = kernel;
   node.as_function = given->func;
   std::memcpy(&node.config, &given->gx, 28);
@@ -363,7 +364,9 @@ class Driver:
         self.library.forget()
 
     def called(self) -> list[str]:
-        """The functions that were called, in order, by their names in cuda.h."""
+        """The functions that were called, in order, by their names in cuda.h; CUkernel behind one that was given such a
+        handle for a node.
+        """
         found: bytes = self.library.calls()
         return found.decode().split()
 

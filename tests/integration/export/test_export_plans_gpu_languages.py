@@ -183,6 +183,7 @@ def test_cuda_launches_are_replayed_to_the_same_bits(package: Package, launches:
     first, second = (package.record(run, *call) for call in calls[:2])
     assert first.same_as(second), "nothing but addresses differs"
     assert [step[0] for step in first.steps].count(package.recording.LAUNCH) == launches
+    assert all(step[-2] for step in first.steps if step[0] == package.recording.LAUNCH), "handles of kernels"
     table, plan = package.plan(first, *calls[0])
     x, y = calls[2]
     assert table.run(plan, (x,), (y,))
@@ -332,6 +333,7 @@ def test_triton_launches_are_recorded_from_the_compiled_kernel(
     assert first.same_as(second)
     (step,) = first.steps
     assert (step[3], step[4], step[5]) == ((4, 1, 1), (32 * kernel.metadata.num_warps, 1, 1), kernel.metadata.shared)
+    assert step[-2] is False, "a handle of a function"
     declared: list[str] = re.findall(r"\.param \.(\w+)", kernel.asm["ptx"].split(".entry")[1].split(")")[0])
     assert declared == ["u64", "u64", "u32", "u64", "u64"], "what Triton's kernel takes, its own scratch at the end"
     assert len(step[-1]) == len(declared)
