@@ -24,8 +24,8 @@ ALIGNED = 64
 another kernel for lesser ones, and so may `run`.
 """
 GRAPHS_FROM = 4
-"""The call of a plan of several launches on a stream from which they are one CUDA graph, where those are asked for: a
-graph costs some hundred microseconds once. Of a plan that is made the first calls are those that compare it.
+"""The call of a plan of several launches on a stream from which they are one CUDA graph, where those are asked for: to
+build one takes longer than a call. The first calls of a plan are those that compare it.
 """
 
 Copies = Callable[[], tuple[list[Any], list[torch.Tensor]]]
@@ -116,8 +116,8 @@ def make(
     index = device.index if device.type == "cuda" else -1
     plan = table.plan(arguments, kernel, index, len(outputs), tuple(slots), first.steps, module)
     launches = sum(step[0] >= run_recording.CALL for step in first.steps)
-    graphs_from, _, _ = table.graphs()
-    for _ in range(graphs_from - 1 if launches > 1 else 0):  # the next replay is a graph, if any is
+    graphs_from = table.graphs()[0] if launches > 1 and device.type == "cuda" else 0
+    for _ in range(graphs_from - 1):  # the replay after these is a graph, unless the plan can be none
         if (why := _replayed(table, plan, calls, mutated)) is not None:
             return why
         calls[2] = copies()  # while the last are held: other addresses
