@@ -1,12 +1,13 @@
 """Measure the cost of an exported op beside its kernel.
 
-    python -m benchmarks.dispatch [PROJECT ...] [--json]
+    python -m benchmarks.dispatch [PROJECT ...] [--graphs] [--json]
 
 Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are made in
 every language that runs here. Microseconds of the host for one call at the smallest verified shape (a package's
 `overhead.py` says how they are measured):
 
 planned    launches of the plan that is replayed, a dash where there is none
+graphs     whether they are one CUDA graph, a dash where that is not asked for
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch
 unwatched  the op with its watch off
@@ -15,6 +16,11 @@ gradients  the op where an input needs gradients
 add        `torch.add` on two tensors like the op's output, PyTorch's own cost of a call
 ratio      op by add
 overhead   op less raw
+
+A second table has the same for calls that are timed one by one: the 10th, 50th, 90th and 99th percentile of some 2,000
+on a GPU, and more on a CPU. What one call waits for, a full queue or a lock, shows there.
+
+With `--graphs` each package is measured twice, in processes of their own: as it is, and with WARPSMITH_PLAN_GRAPHS=1.
 
 This benchmark's own packages launch one kernel, and three that hand scratch memory on.
 """
@@ -215,14 +221,18 @@ def main() -> int:
     """Print the table, or one JSON document."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
     parser.add_argument("projects", nargs="*", type=Path, metavar="PROJECT", help="project directory of an export")
+    parser.add_argument("--graphs", action="store_true", help="measure plans of several launches as CUDA graphs too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="warpsmith-dispatch-") as scratch:
-        rows = [measured(project) for project in options.projects or own_packages(Path(scratch))]
+        projects = options.projects or own_packages(Path(scratch))
+        asked = (False, True) if options.graphs else (False,)
+        rows = [measured(project, graphs=graphs) for project in projects for graphs in asked]
     if options.json:
         print(json.dumps(rows))
     else:
         print("microseconds of the host for one call\n\n" + columns(table(rows)))
+        print("\nof calls timed one by one, percentiles\n\n" + columns(spread(rows)))
     return 0
 
 
@@ -259,8 +269,8 @@ def _unmeasured(workload: ResolvedWorkload) -> dict[str, Any]:
     return {"id": workload["id"], "role": "test", **empty}
 
 
-def measured(project: Path) -> dict[str, Any]:
-    """Measure one package in a process of its own and return its figures.
+def measured(project: Path, *, graphs: bool = False) -> dict[str, Any]:
+    """Measure one package in a process of its own and return its figures; `graphs`: with CUDA graphs asked for.
 
     The directory may have been renamed.
     """
@@ -271,25 +281,49 @@ def measured(project: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONPATH": str(project.resolve())},
+        env={**os.environ, "PYTHONPATH": str(project.resolve()), "WARPSMITH_PLAN_GRAPHS": str(int(graphs))},
     )
     if done.returncode != 0:
         raise SystemExit(f"{project}: {done.stderr.strip()[-2000:]}")
     document: dict[str, Any] = json.loads(done.stdout)
     languages, targets = ([getattr(each, name) for each in opened.kernels] for name in ("language", "target"))
-    return document | {"language": ", ".join(languages), "target": ", ".join(dict.fromkeys(targets))}
+    return document | {
+        "graphs_asked": graphs,
+        "language": ", ".join(languages),
+        "target": ", ".join(dict.fromkeys(targets)),
+    }
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Return the rows of several packages' figures, under those that name them."""
     names = ("raw", "op", "op_unwatched", "op_without_plan", "op_with_gradients", "add", "ratio", "overhead")
-    head = "op language target planned raw op unwatched no-plan gradients add ratio overhead"
+    head = "op language target planned graphs raw op unwatched no-plan gradients add ratio overhead"
     made = [[name.replace("-", " ") for name in head.split()]]
     for row in rows:
         found = [row["microseconds"].get(name) for name in names]
         figures = ["-" if each is None else f"{each:.1f}" for each in found]
-        made.append([row["op"], row["language"], row["target"], str(row.get("planned") or "-"), *figures])
+        made.append([*_named(row), *figures])
     return made
+
+
+def spread(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return the percentiles of several packages' single calls, under those that name them."""
+    made = [["op", "language", "target", "planned", "graphs", "of", "p10", "p50", "p90", "p99"]]
+    for row in rows:
+        for name, found in row["singly"].items():
+            made.append(
+                [*_named(row), name.removeprefix("op_").replace("_", " "), *(f"{us:.1f}" for us in found.values())]
+            )
+    return made
+
+
+def _named(row: dict[str, Any]) -> list[str]:
+    """What tells one row from another."""
+    return [
+        *(row[name] for name in ("op", "language", "target")),
+        str(row["planned"] or "-"),
+        "-" if not row["graphs_asked"] else "yes" if row["graphs"] else "no",
+    ]
 
 
 if __name__ == "__main__":

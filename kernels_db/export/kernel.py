@@ -25,7 +25,9 @@ NAME = re.compile(rf"(?=.{{1,{LONGEST_NAME}}}\Z){NAME_PREFIX}[a-z0-9][a-z0-9_]*"
 The name is that of the package, of its namespace in `torch.ops` and, in capitals, of its environment variable; the
 prefix keeps all three apart from those of others.
 """
-RESERVED = frozenset({"carried_builds", "kernel_cache", "kernels", "plans", "shadow_dir", "shadow_every", "watch"})
+RESERVED = frozenset(
+    {"carried_builds", "kernel_cache", "kernels", "plan_graphs", "plans", "shadow_dir", "shadow_every", "watch"}
+)
 """Names whose variable is one that packages read for something else."""
 
 

@@ -23,18 +23,29 @@ ALIGNED = 64
 """Bytes that the address of each tensor of a replayed call is a multiple of, as those of a recording are: Triton makes
 another kernel for lesser ones, and so may `run`.
 """
+GRAPHS_FROM = 4
+"""The call of a plan of several launches on a stream from which they are one CUDA graph, where those are asked for: to
+build one takes longer than a call. The first calls of a plan are those that compare it.
+"""
 
 Copies = Callable[[], tuple[list[Any], list[torch.Tensor]]]
 """Makes copies of a call's arguments, and outputs for it."""
 
 
 def new_table(
-    block: ContextVar[Any], tensors: Iterable[int], alignments: Mapping[int, int], mutated: Sequence[int], kernels: int
+    block: ContextVar[Any],
+    tensors: Iterable[int],
+    alignments: Mapping[int, int],
+    mutated: Sequence[int],
+    kernels: int,
+    *,
+    graphs: bool = False,
 ) -> Any:
     """Return a table for the plans of an op with so many kernels.
 
     block: while it holds something, no plan serves; tensors: positions of the arguments that are some; alignments: of
-    their addresses, where more is asked than ALIGNED; mutated: positions of the arguments that are written to.
+    their addresses, where more is asked than ALIGNED; mutated: positions of the arguments that are written to; graphs:
+    whether several launches are to be one CUDA graph.
 
     Raises:
         RuntimeError: PyTorch has no DLPack functions for C. Others: as `plan_build.extension`.
@@ -63,6 +74,7 @@ def new_table(
         tuple(asked.items()),
         tuple(mutated),
         kernels,
+        GRAPHS_FROM if graphs else 0,
     )
 
 
@@ -103,13 +115,13 @@ def make(
     slots += [_slot(s.shape, s.strides, s.dtype, s.device, zeros=s.zeros) for s in first.scratch]
     index = device.index if device.type == "cuda" else -1
     plan = table.plan(arguments, kernel, index, len(outputs), tuple(slots), first.steps, module)
-    replayed, outputs = calls[2]
-    for right, output in zip(calls[1][1], outputs, strict=True):
-        _bits(output).copy_(_bits(right).bitwise_not())  # memory that was freed may hold the right result already
-    if not table.run(plan, tuple(replayed), tuple(outputs)):
-        return "the plan does not fit the call that it was made of"
     launches = sum(step[0] >= run_recording.CALL for step in first.steps)
-    return _differs(calls, mutated) or (plan, launches)
+    graphs_from = table.graphs()[0] if launches > 1 and device.type == "cuda" else 0
+    for _ in range(graphs_from - 1):  # the replay after these is a graph, unless the plan can be none
+        if (why := _replayed(table, plan, calls, mutated)) is not None:
+            return why
+        calls[2] = copies()  # while the last are held: other addresses
+    return _replayed(table, plan, calls, mutated) or (plan, launches)
 
 
 def _names(values: Iterable[Any]) -> set[str]:
@@ -121,6 +133,18 @@ def _names(values: Iterable[Any]) -> set[str]:
         found.update(code.co_names)
         codes += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found
+
+
+def _replayed(
+    table: Any, plan: Any, calls: list[tuple[list[Any], list[torch.Tensor]]], mutated: Sequence[int]
+) -> str | None:
+    """Do the last of these calls by the plan, and return why it is none for them."""
+    arguments, outputs = calls[2]
+    for right, output in zip(calls[1][1], outputs, strict=True):
+        _bits(output).copy_(_bits(right).bitwise_not())  # memory that was freed may hold the right result already
+    if not table.run(plan, tuple(arguments), tuple(outputs)):
+        return "the plan does not fit the call that it was made of"
+    return _differs(calls, mutated)
 
 
 def _differs(calls: list[tuple[list[Any], list[torch.Tensor]]], mutated: Sequence[int]) -> str | None:

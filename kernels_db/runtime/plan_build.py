@@ -4,13 +4,15 @@ It is a module of its own of `plan_source.SOURCE` (a table of plans) with Python
 or two. Its functions, as callers of this package use them:
 
     table(exchange, tensor, parameter, block, grad_enabled, is_negative, bump, stream, quiet, alignments, mutated,
-          kernels) -> table
+          kernels, graphs_from) -> table; graphs_from: the call of a plan of several launches on a stream from which
+        they are one CUDA graph, or 0 for never
     table.plan(arguments, kernel, device, outputs, slots, steps, keep) -> plan; a slot is a function that makes a tensor
         and its arguments in a tuple, or its one argument
     table.add(plan), table.clear(), table.size()
     table.call(*arguments), table.inside(*arguments) -> what the op returns, or NotImplemented
     table.run(plan, arguments, outputs) -> whether the plan is for these arguments, and was done
     table.grant(kernel, calls), table.revoke(), table.served(kernel)
+    table.graphs() -> graphs_from, how many calls were graphs, and why how many plans have none
     open_driver(path) -> whether CUDA's functions are there
 """
 
@@ -31,7 +33,7 @@ from .plan_source import ABI, SOURCE
 from .process import run_limited
 
 NAME = "warpsmith_plans"
-_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fdiagnostics-color=never")
+_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fdiagnostics-color=never")
 _TIMEOUT_S = 120.0
 _MEMORY_BYTES = 4 << 30
 

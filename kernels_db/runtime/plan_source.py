@@ -2,7 +2,7 @@
 
 It needs Python's headers and nothing else: tensors are read by PyTorch's DLPack exchange functions (a table of C
 functions that every tensor's type carries), CUDA's driver is opened where the process already has it. Everything but a
-kernel of the CPU and a launch runs under the interpreter's lock, so nothing here has a lock of its own.
+kernel of the CPU and a launch runs under the interpreter's lock, so nothing here has a lock of its own but CUDA graphs.
 
 A call becomes a key of 64-bit words: for a tensor its rank, dtype, device, shape and strides, for a number its type and
 its bits. `_plans.py` of an exported package says what a plan may be made of.
@@ -10,18 +10,26 @@ its bits. `_plans.py` of an exported package says what a plan may be made of.
 
 from __future__ import annotations
 
+from .plan_graph_source import GRAPHS
 from .plan_table_source import MODULE, TABLE
 
-ABI = 2
+ABI = 3
 """Counts up whenever the extension's functions change for their caller."""
 
 _HEAD = r"""
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -47,6 +55,7 @@ struct Exchange {
 struct Attribute { uint32_t id, pad; unsigned char value[64]; };
 struct Config { uint32_t grid[3], block[3], shared; void* stream; Attribute* attributes; uint32_t count; };
 static_assert(sizeof(Attribute) == 72 && sizeof(Config) == 56, "cuda.h lays these out so");
+enum { COOPERATIVE = 2, CLUSTER = 4, PROGRAMMATIC = 6 };  // attributes
 static struct {
   int (*launch)(const Config*, void*, void**, void**);
   int (*device)(int*);
@@ -76,6 +85,7 @@ struct Step {
   Act act;
   int slot;
   u64 function;
+  bool kernel;  // `function` is a CUkernel, otherwise a CUfunction; a launch takes either
   uint32_t grid[3], block[3], shared;
   std::vector<Attribute> attributes;
   std::vector<Piece> pieces;
@@ -86,15 +96,19 @@ enum { MOST_WORDS = 256, MOST_SLOTS = 48, MOST_PIECES = 64, MOST_MAPS = 8, MOST_
 
 static PyObject *requires_grad_name, *zero_name;
 
+struct Graph;
 struct Plan {
   std::vector<u64> key;
   u64 hash = 0;
-  int kernel = 0, device = -1, arguments = 0, outputs = 0;
+  int kernel = 0, device = -1, arguments = 0, outputs = 0, launches = 0;
   std::vector<Slot> slots;    // outputs, then scratch
   std::vector<Step> steps;
   std::vector<u64> extents;   // bytes from a tensor argument's first element to behind its last
   PyObject* keep = nullptr;
+  std::vector<std::shared_ptr<Graph>> graphs;  // one for each stream
+  bool single = false;                         // never as a graph
   ~Plan() {
+    graphs.clear();  // before the kernels that `keep` holds are unloaded
     for (auto& slot : slots) { Py_XDECREF(slot.make); Py_XDECREF(slot.like); }
     Py_XDECREF(keep);
   }
@@ -112,10 +126,35 @@ struct Table {
   std::vector<Counter>* counters;
   std::unordered_map<u64, std::vector<std::shared_ptr<Plan>>>* plans;
   size_t count;
+  int graphs_from;  // the call of a plan on a stream from which its launches are one graph; 0: never
+  int64_t graphed;  // calls that were
+  std::map<std::string, int>* refused;  // why plans have no graph, and how many
 };
 """
 
 _CALLS = r"""
+// What a launch is given: `places` has the address of each of its parameters.
+struct Parameters {
+  u64 values[MOST_PIECES];
+  void* places[MOST_PIECES];
+  struct alignas(64) { unsigned char bytes[128]; } rooms[MOST_MAPS];
+
+  // The driver's status; `base` has the address of each slot.
+  int fill(const Step& step, const u64* base) {
+    size_t maps = 0;
+    for (size_t p = 0; p < step.pieces.size(); ++p) {
+      const Piece& piece = step.pieces[p];
+      values[p] = piece.kind == NUMBER ? piece.bits : base[piece.slot] + (u64)piece.offset;
+      places[p] = &values[p];
+      if (piece.kind != MAP) continue;
+      std::memcpy(rooms[maps].bytes, piece.map, 128);
+      if (int status = driver.replace(rooms[maps].bytes, (void*)values[p])) return status;
+      places[p] = rooms[maps++].bytes;
+    }
+    return 0;
+  }
+};
+
 static void call_c(u64 function, const std::vector<Piece>& pieces, const u64* values) {
 #if CALLS_C
   u64 i[INTEGERS] = {}, s[STACK] = {};
@@ -238,9 +277,50 @@ static PyObject* made_for(const Slot& slot) {
   return PyObject_CallOneArg(slot.make, slot.like);
 }
 
+// Allocate scratch, or set memory to zero.
+static bool provide(Table* t, const Plan& plan, const Step& step, u64* base, PyObject** made) {
+  int k = step.slot - plan.arguments;
+  if (step.act == ALLOCATE) {
+    Tensor view;
+    if (!(made[k] = made_for(plan.slots[k])) || t->exchange->view(made[k], &view) != 0) return false;
+    base[step.slot] = (u64)view.data + view.skip;
+    return true;
+  }
+  PyObject* zeroed = PyObject_CallMethodNoArgs(made[k], zero_name);
+  Py_XDECREF(zeroed);
+  return zeroed != nullptr;
+}
+
+static bool launch(const Step& step, const u64* base, void* stream) {
+  Parameters parameters;
+  if (int status = parameters.fill(step, base)) {
+    PyErr_Format(PyExc_RuntimeError, "cuTensorMapReplaceAddress: found status %d, expected 0", status);
+    return false;
+  }
+  if (step.act == CALL) {
+    Py_BEGIN_ALLOW_THREADS
+    call_c(step.function, step.pieces, parameters.values);
+    Py_END_ALLOW_THREADS
+    return true;
+  }
+  Config config = {};
+  std::memcpy(config.grid, step.grid, sizeof(step.grid));
+  std::memcpy(config.block, step.block, sizeof(step.block));
+  config.shared = step.shared;
+  config.stream = stream;
+  config.count = (uint32_t)step.attributes.size();
+  if (config.count) config.attributes = const_cast<Attribute*>(step.attributes.data());
+  int status;
+  Py_BEGIN_ALLOW_THREADS
+  status = driver.launch(&config, (void*)step.function, parameters.places, nullptr);
+  Py_END_ALLOW_THREADS
+  if (status) PyErr_Format(PyExc_RuntimeError, "cuLaunchKernelEx: found status %d, expected 0", status);
+  return !status;
+}
+
 // Do a plan's steps. `base` holds the addresses of arguments, `made` the tensors of outputs, which are there, and of
 // scratch.
-static bool perform(Table* t, const Plan& plan, u64* base, PyObject** made) {
+static bool perform(Table* t, Plan& plan, u64* base, PyObject** made) {
   void* stream = nullptr;
   if (plan.device >= 0) {
     PyObject* index = PyLong_FromLong(plan.device);
@@ -251,66 +331,20 @@ static bool perform(Table* t, const Plan& plan, u64* base, PyObject** made) {
     Py_DECREF(handle);
     if (!stream && PyErr_Occurred()) return false;
   }
-  u64 values[MOST_PIECES];
-  void* places[MOST_PIECES];
-  for (const Step& step : plan.steps) {
-    int k = step.slot - plan.arguments;
-    if (step.act == ALLOCATE) {
-      Tensor view;
-      if (!(made[k] = made_for(plan.slots[k]))) return false;
-      if (t->exchange->view(made[k], &view) != 0) return false;
-      base[step.slot] = (u64)view.data + view.skip;
-      continue;
-    }
-    if (step.act == ZERO) {
-      PyObject* zeroed = PyObject_CallMethodNoArgs(made[k], zero_name);
-      if (!zeroed) return false;
-      Py_DECREF(zeroed);
-      continue;
-    }
-    struct alignas(64) Room { unsigned char bytes[128]; };
-    Room rooms[MOST_MAPS];
-    size_t maps = 0;
-    for (size_t p = 0; p < step.pieces.size(); ++p) {
-      const Piece& piece = step.pieces[p];
-      values[p] = piece.kind == NUMBER ? piece.bits : base[piece.slot] + (u64)piece.offset;
-      places[p] = &values[p];
-      if (piece.kind != MAP) continue;
-      std::memcpy(rooms[maps].bytes, piece.map, 128);
-      if (int status = driver.replace(rooms[maps].bytes, (void*)values[p])) {
-        PyErr_Format(PyExc_RuntimeError, "cuTensorMapReplaceAddress: found status %d, expected 0", status);
-        return false;
-      }
-      places[p] = rooms[maps++].bytes;
-    }
-    if (step.act == CALL) {
-      Py_BEGIN_ALLOW_THREADS
-      call_c(step.function, step.pieces, values);
-      Py_END_ALLOW_THREADS
-      continue;
-    }
-    Config config = {};
-    std::memcpy(config.grid, step.grid, sizeof(step.grid));
-    std::memcpy(config.block, step.block, sizeof(step.block));
-    config.shared = step.shared;
-    config.stream = stream;
-    config.count = (uint32_t)step.attributes.size();
-    if (config.count) config.attributes = const_cast<Attribute*>(step.attributes.data());
-    int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = driver.launch(&config, (void*)step.function, places, nullptr);
-    Py_END_ALLOW_THREADS
-    if (status) {
-      PyErr_Format(PyExc_RuntimeError, "cuLaunchKernelEx: found status %d, expected 0", status);
-      return false;
-    }
+  std::shared_ptr<Graph> graph = graph_for(t, plan, stream);
+  for (const Step& step : plan.steps) {  // with a graph: what no launch before it was given may be provided early
+    if (step.act <= ZERO ? !provide(t, plan, step, base, made) : !graph && !launch(step, base, stream)) return false;
   }
+  if (!graph) return true;
+  if (int done = launch_graph(t, plan, *graph, base)) return done > 0;
+  for (const Step& step : plan.steps)
+    if (step.act > ZERO && !launch(step, base, stream)) return false;
   return true;
 }
 
 // Do a plan; its outputs are made here, or those that are given. The result is what the op returns.
 static PyObject* replay(Table* t, const std::shared_ptr<Plan>& held, const Tensor* views, PyObject* const* given) {
-  const Plan& plan = *held;
+  Plan& plan = *held;
   u64 base[2 * MOST_SLOTS];
   PyObject* made[MOST_SLOTS] = {};
   int total = (int)plan.slots.size();
@@ -336,5 +370,5 @@ static PyObject* replay(Table* t, const std::shared_ptr<Plan>& held, const Tenso
 }
 """
 
-SOURCE = _HEAD + _CALLS + _PERFORM + TABLE + MODULE
+SOURCE = _HEAD + _CALLS + GRAPHS + _PERFORM + TABLE + MODULE
 """The extension's source."""

@@ -146,13 +146,15 @@ static PyObject* table_plan(PyObject* self, PyObject* args) {
   int total = n + (int)plan->slots.size();
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(steps); ++k) {
     Step step = {};
-    int act;
+    int act, kernel;
     unsigned long long function;
     PyObject *grid, *block, *attributes, *pieces;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, k), "iiKO!O!IO!O!", &act, &step.slot, &function, tuple, &grid, tuple,
-                          &block, &step.shared, tuple, &attributes, tuple, &pieces))
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, k), "iiKO!O!IO!pO!", &act, &step.slot, &function, tuple, &grid, tuple,
+                          &block, &step.shared, tuple, &attributes, &kernel, tuple, &pieces))
       return nullptr;
     step.act = (Act)act;
+    step.kernel = kernel;
+    plan->launches += act == LAUNCH;
     step.function = function;
     if (!numbers(grid, step.grid, 3) || !numbers(block, step.block, 3)) return nullptr;
     if (act <= ZERO && (step.slot < n || step.slot >= total)) {
@@ -219,6 +221,22 @@ static PyObject* table_grant(PyObject* self, PyObject* args) {
   ((Table*)self)->counters->at(kernel).credits = credits;
   Py_RETURN_NONE;
 }
+// graphs(): the call from which launches are a graph, the calls that were, and why how many plans have none.
+static PyObject* table_graphs(PyObject* self, PyObject*) {
+  Table* t = (Table*)self;
+  PyObject* refused = PyDict_New();
+  if (!refused) return nullptr;
+  for (auto& each : *t->refused) {
+    PyObject* count = PyLong_FromLong(each.second);
+    int failed = count ? PyDict_SetItemString(refused, each.first.c_str(), count) : -1;
+    Py_XDECREF(count);
+    if (failed) {
+      Py_DECREF(refused);
+      return nullptr;
+    }
+  }
+  return Py_BuildValue("iLN", t->graphs_from, (long long)t->graphed, refused);
+}
 static PyObject* table_served(PyObject* self, PyObject* which) {
   long kernel = PyLong_AsLong(which);
   if (kernel == -1 && PyErr_Occurred()) return nullptr;
@@ -234,6 +252,7 @@ static void plan_free(PyObject* self) {
 static void table_free(PyObject* self) {
   Table* t = (Table*)self;
   delete t->plans;
+  delete t->refused;
   delete t->counters;
   delete t->mutated;
   delete t->alignments;
@@ -258,15 +277,16 @@ static PyMethodDef table_methods[] = {
     {"revoke", table_revoke, METH_NOARGS, nullptr},
     {"grant", table_grant, METH_VARARGS, nullptr},
     {"served", table_served, METH_O, nullptr},
+    {"graphs", table_graphs, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
-// table(exchange, seven objects, quiet, alignments, mutated, kernels): see `plan_build.py`.
+// table(exchange, seven objects, quiet, alignments, mutated, kernels, graphs from): see `plan_build.py`.
 static PyObject* new_table(PyObject*, PyObject* args) {
   PyObject *capsule, *quiet, *alignments, *mutated, *tuple = (PyObject*)&PyTuple_Type;
   PyObject* o[7];
-  int kernels;
-  if (!PyArg_ParseTuple(args, "OOOOOOOOO!O!O!i", &capsule, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], tuple,
-                        &quiet, tuple, &alignments, tuple, &mutated, &kernels))
+  int kernels, graphs_from;
+  if (!PyArg_ParseTuple(args, "OOOOOOOOO!O!O!ii", &capsule, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], tuple,
+                        &quiet, tuple, &alignments, tuple, &mutated, &kernels, &graphs_from))
     return nullptr;
   auto* exchange = (const Exchange*)PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   if (!exchange) return nullptr;
@@ -288,6 +308,9 @@ static PyObject* new_table(PyObject*, PyObject* args) {
   t->counters = new std::vector<Counter>(kernels);
   t->plans = new std::unordered_map<u64, std::vector<std::shared_ptr<Plan>>>;
   t->count = 0;
+  t->graphs_from = graphs_from;
+  t->graphed = 0;
+  t->refused = new std::map<std::string, int>;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(quiet); ++k) {
     PyObject *function, *expected;
     if (!PyArg_ParseTuple(PyTuple_GET_ITEM(quiet, k), "OO", &function, &expected)) {
@@ -321,6 +344,7 @@ static PyObject* open_driver(PyObject*, PyObject* args) {
   *(void**)&driver.launch = dlsym(library, "cuLaunchKernelEx");
   *(void**)&driver.device = dlsym(library, "cuCtxGetDevice");
   *(void**)&driver.replace = dlsym(library, "cuTensorMapReplaceAddress");
+  open_graphs(library);
   return PyBool_FromLong(driver.launch && driver.device);
 }
 
@@ -343,6 +367,7 @@ PyMODINIT_FUNC PyInit_warpsmith_plans() {
   if (PyType_Ready(&plan_type) < 0 || PyType_Ready(&table_type) < 0) return nullptr;
   requires_grad_name = PyUnicode_InternFromString("requires_grad");
   zero_name = PyUnicode_InternFromString("zero_");
+  if (pthread_atfork(nullptr, nullptr, forked)) return PyErr_NoMemory();
   return PyModule_Create(&definition);
 }
 """

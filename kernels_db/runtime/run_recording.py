@@ -29,8 +29,10 @@ _FILLS = {"aten::zero_", "aten::fill_"}
 
 Piece = tuple[int, bool, int, int, int, bytes]
 """An argument of a launch: what it is, whether C passes it as a floating value, slot, offset, bits, tensor map."""
-Step = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, tuple[tuple[int, ...], ...], tuple[Piece, ...]]
-"""What is done, slot, function, grid, block, shared bytes, attributes, arguments."""
+Step = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, tuple[tuple[int, ...], ...], bool, tuple[Piece, ...]]
+"""What is done, slot, function, grid, block, shared bytes, attributes, whether `function` is the driver's handle of a
+kernel (and not of a function), arguments.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for event in self.recorder.events:
             if not isinstance(event, Launch):
                 act, slot = event
-                steps.append((act, slot, 0, (0, 0, 0), (0, 0, 0), 0, (), ()))
+                steps.append((act, slot, 0, (0, 0, 0), (0, 0, 0), 0, (), False, ()))
                 continue
             pieces = []
             for argument in event.arguments:
@@ -139,7 +141,8 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if act == LAUNCH and (reason := mismatch(event)) is not None:
                 return reason
             grid, block = event.grid or (0, 0, 0), event.block or (0, 0, 0)
-            steps.append((act, 0, event.function, grid, block, event.shared, event.attributes, tuple(pieces)))
+            kernel = act == LAUNCH and event.handle == "kernel"
+            steps.append((act, 0, event.function, grid, block, event.shared, event.attributes, kernel, tuple(pieces)))
         if not any(step[0] in (CALL, LAUNCH) for step in steps):
             return "run launches nothing that was seen"
         return Recorded(tuple(steps), tuple(self.scratch), tuple(maps))

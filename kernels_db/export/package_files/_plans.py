@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "WARPSMITH_PLANS"
 """off: no plans; on, or not set: plans for every language."""
+GRAPHS_VARIABLE = "WARPSMITH_PLAN_GRAPHS"
+"""1: a plan of several launches is one CUDA graph from its fourth call on a stream; 0, or not set: launch by launch."""
 RECORDED_AT = 3
 """The call of a signature that is recorded: fewer may be all that there are."""
 
@@ -52,7 +54,15 @@ def _from_environment() -> str | None:
     return found
 
 
+def _graphs_from_environment() -> bool:
+    found = os.environ.get(GRAPHS_VARIABLE) or "0"
+    if found not in ("0", "1"):
+        raise ValueError(f"{GRAPHS_VARIABLE}: found {found!r}, expected 0 or 1")
+    return found == "1"
+
+
 _asked = _from_environment()
+_graphs = _graphs_from_environment()
 table: Any = None
 """The extension's table of plans, once there is a plan."""
 _absent: str | None = None
@@ -200,13 +210,17 @@ def _table() -> Any:
 
 def _new_table() -> Any:
     tensors = [place for place, each in enumerate(_spec.PARAMETERS) if each["rank"] is not None]
-    return launch_plan.new_table(_control.block, tensors, dict(_spec.ALIGNMENTS), _spec.MUTATED, len(_control.NAMES))
+    alignments, kernels = dict(_spec.ALIGNMENTS), len(_control.NAMES)
+    return launch_plan.new_table(_control.block, tensors, alignments, _spec.MUTATED, kernels, graphs=_graphs)
 
 
 def described() -> dict[str, Any]:
-    """What `status()` tells: for which languages plans are, how many, the calls that they served, and refusals."""
+    """What `status()` tells: for which languages plans are, how many, the calls that they served, and refusals; and of
+    CUDA graphs, the calls that were one, and why plans of several launches are none.
+    """
     languages = sorted({kernel.language for kernel in _load.KERNELS})
     here = table
+    _, graphed, not_graphed = (0, 0, {}) if here is None else here.graphs()
     return {
         "for": list(languages) if wanted() else [],
         "set_by": "default" if _asked is None else VARIABLE,
@@ -215,4 +229,5 @@ def described() -> dict[str, Any]:
         "held": 0 if here is None else here.size(),
         "replayed": _control.replayed(),
         "refused": dict(_refused),
+        "graphs": {"asked": _graphs, "launched": graphed, "refused": not_graphed},
     }

@@ -5,6 +5,9 @@ outputs that are there), of the op without gradients (guard, allocation of outpu
 off, of the same where no launch plan is replayed, of the op where an input needs gradients, and, as a yardstick, of
 `torch.add` on two tensors like the first output (or the first argument). On a GPU launches are queued, and the device
 is waited for outside of the time.
+
+A round is timed as a whole. The command also times each call of further rounds by itself, for the spread: those times
+hold the clock's own, some 0.05 us.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,10 +27,25 @@ from . import _control, _op, _plans, _spec, selfcheck
 
 UNWATCHED = "op_unwatched"
 UNPLANNED = "op_without_plan"
+PERCENTILES = (10, 50, 90, 99)
 ROUNDS = 9
 ROUND_S = 0.02
 MOST_QUEUED = 200
 """Launches between two waits for a GPU: its queue takes about a thousand, and a full one would be waited for."""
+
+
+class Measured(NamedTuple):
+    """What was found.
+
+    microseconds: as `measure` returns them; launches: of the plan that served the op, 0 where there was none; graphs:
+    replays of it, before and while it was timed, that were one CUDA graph; singly: microseconds of single calls at
+    PERCENTILES, by the same names.
+    """
+
+    microseconds: dict[str, float]
+    launches: int
+    graphs: int
+    singly: dict[str, dict[str, float]]
 
 
 def measure() -> dict[str, float]:
@@ -36,11 +54,11 @@ def measure() -> dict[str, float]:
 
     Raises RuntimeError where no kernel serves the smallest verified workload here.
     """
-    return measured()[0]
+    return measured().microseconds
 
 
-def measured() -> tuple[dict[str, float], int]:
-    """As `measure`, and how many launches the plan has that served the op; 0 where there was none."""
+def measured(*, singly: bool = False) -> Measured:
+    """As `measure`, and by what the op was served; `singly`: calls by themselves as well."""
     smallest = min(selfcheck.checked_here(), key=lambda workload: workload["min_bytes"])
     arguments = selfcheck.draw(smallest, 1)
     admitted = _op.admitted_call(tuple(arguments))
@@ -63,6 +81,7 @@ def measured() -> tuple[dict[str, float], int]:
         learned = [a.detach().requires_grad_() if a is needing[0] else a for a in arguments]
         cases["op_with_gradients"] = lambda: _op.call(*learned)
     rounds: dict[str, list[float]] = {name: [] for name in cases}
+    calls: dict[str, list[float]] = {name: [] for name in cases if singly}
     _seconds(cases["op"], 10, gpu)  # the watch's first checks, and the plan
     counts = {}
     for name, case in cases.items():
@@ -72,9 +91,12 @@ def measured() -> tuple[dict[str, float], int]:
         for name, case in cases.items():
             with _setting(name):
                 rounds[name].append(_seconds(case, counts[name], gpu) / counts[name] * 1e6)
+                if singly:
+                    calls[name] += _each(case, counts[name], gpu)
     found = {name: round(statistics.median(times), 2) for name, times in rounds.items()}
     ratios = {"overhead": round(found["op"] - found["raw"], 2), "ratio": round(found["op"] / found["add"], 2)}
-    return found | ratios, admitted.plans.launches
+    spread = {name: _percentiles(times) for name, times in calls.items()}
+    return Measured(found | ratios, admitted.plans.launches, _plans.described()["graphs"]["launched"], spread)
 
 
 def _setting(name: str) -> AbstractContextManager[None]:
@@ -103,18 +125,41 @@ def _seconds(case: Callable[[], Any], calls: int, gpu: bool) -> float:
     return spent
 
 
+def _each(case: Callable[[], Any], calls: int, gpu: bool) -> list[float]:
+    """Microseconds of each of these calls."""
+    if gpu:
+        torch.cuda.synchronize()
+    clock = time.perf_counter_ns
+    times = []
+    for _ in range(calls):
+        begun = clock()
+        case()
+        times.append((clock() - begun) / 1e3)
+    if gpu:
+        torch.cuda.synchronize()
+    return times
+
+
+def _percentiles(times: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return {f"p{percent}": round(cuts[percent - 1], 2) for percent in PERCENTILES}
+
+
 def main() -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
-    found, launches = measured()
+    found = measured(singly=True)
     if options.json:
-        print(json.dumps({"op": _spec.NAME, "package": _spec.NAMESPACE, "microseconds": found, "planned": launches}))
-    else:
-        for name, microseconds in found.items():
-            print(f"{name:18} {microseconds:8.2f}{'' if name == 'ratio' else ' us'}")
-        print(f"{'planned':18} {launches:5}    launches")
+        told = {"microseconds": found.microseconds, "planned": found.launches}
+        more = {"graphs": found.graphs, "singly": found.singly}
+        print(json.dumps({"op": _spec.NAME, "package": _spec.NAMESPACE, **told, **more}))
+        return 0
+    for name, microseconds in found.microseconds.items():
+        each = "".join(f"{at:>6} {us:8.2f}" for at, us in found.singly.get(name, {}).items())
+        print(f"{name:18} {microseconds:8.2f}{'' if name == 'ratio' else ' us'}{each and ', singly' + each}")
+    print(f"{'planned':18} {found.launches:5}    launches{', as a CUDA graph' if found.graphs else ''}")
     return 0
 
 

@@ -299,8 +299,10 @@ def check_single(arguments: list[Any]) -> None:
 def check_overhead() -> str:
     """A measurement, which no figure fails."""
     needs_kernel()
-    found, launches = overhead.measured()
+    measured = overhead.measured()
+    found, launches = measured.microseconds, measured.launches
     how = f"; replayed by a plan of {launches} launch{'es' * (launches > 1)}" if launches else ""
+    how += ", as a CUDA graph" if measured.graphs else ""
     return f"{found['overhead']:.1f} us over the raw launch, which takes {found['raw']:.1f} us{how}"
 
 

@@ -482,6 +482,19 @@ def test_without_the_extension_the_python_path_serves(
     assert package.status()["served"] == {"kernel": 5, "pytorch": 0}
 
 
+def test_single_calls_are_measured_beside_rounds(imported: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
+    overhead = part(imported(), "overhead")
+    monkeypatch.setattr(overhead, "ROUNDS", 1)
+    monkeypatch.setattr(overhead, "ROUND_S", 1e-4)
+    found = overhead.measured(singly=True)
+    assert (found.launches, found.graphs) == (1, 0)
+    assert set(found.singly) == set(found.microseconds) - {"overhead", "ratio"}
+    for each in found.singly.values():
+        assert list(each) == ["p10", "p50", "p90", "p99"]
+        assert 0 < each["p10"] <= each["p50"] <= each["p90"] <= each["p99"]
+    assert overhead.measured().singly == {}
+
+
 def test_the_environment_ends_plans(imported: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_PLANS", "off")
     found = planned(imported(), *tensors(), 0.5)

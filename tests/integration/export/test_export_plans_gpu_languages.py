@@ -183,6 +183,7 @@ def test_cuda_launches_are_replayed_to_the_same_bits(package: Package, launches:
     first, second = (package.record(run, *call) for call in calls[:2])
     assert first.same_as(second), "nothing but addresses differs"
     assert [step[0] for step in first.steps].count(package.recording.LAUNCH) == launches
+    assert all(step[-2] for step in first.steps if step[0] == package.recording.LAUNCH), "handles of kernels"
     table, plan = package.plan(first, *calls[0])
     x, y = calls[2]
     assert table.run(plan, (x,), (y,))
@@ -190,6 +191,48 @@ def test_cuda_launches_are_replayed_to_the_same_bits(package: Package, launches:
     again = torch.empty(4096)
     run(x, again)
     assert torch.equal(y, again)
+
+
+@pytest.mark.parametrize("package", [(dispatch.CUDA_THREE, "cuda")], indirect=True)
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
+def test_a_plan_is_compared_as_the_graph_that_it_will_be(
+    package: Package, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "1")
+    monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
+    monkeypatch.setattr(package.recording, "mismatch", lambda launch: None)  # it has one answer for all
+    plans, run = importlib.reload(package.plans), package.part("_kernel")
+    table, x = plans._new_table(), torch.randn(4096)
+
+    def copies() -> tuple[list[Any], list[Any]]:
+        return [x.clone()], [torch.empty(4096)]
+
+    package.driver.forget_the_last(wrong)
+    try:
+        made = package.part("_runtime.launch_plan").make(table, run, 0, (x,), copies, torch.device("cuda", 0), ())
+    finally:
+        package.driver.forget_the_last(False)
+    assert table.graphs() == (4, 1, {})
+    if wrong:
+        assert made == "a replay gives other bits than run: run does something that was not seen"
+        return
+    plan, launches = made
+    assert launches == 3
+    package.driver.forget()
+    (x,), (y,) = copies()
+    assert table.run(plan, (x,), (y,))
+    torch.testing.assert_close(y, x * 2 + 1)
+    assert package.driver.called()[-1] == "cuGraphLaunch", "the next call on this stream is one as well"
+    monkeypatch.setattr(plans, "table", table)
+    assert plans.described()["graphs"] == {"asked": True, "launched": 2, "refused": {}}
+
+
+@pytest.mark.parametrize("package", [(dispatch.CUDA, "cuda")], indirect=True)
+def test_graphs_are_asked_for_strictly(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert package.plans.described()["graphs"] == {"asked": False, "launched": 0, "refused": {}}
+    monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "on")
+    with pytest.raises(ValueError, match="WARPSMITH_PLAN_GRAPHS: found 'on', expected 0 or 1"):
+        importlib.reload(package.plans)
 
 
 @pytest.mark.parametrize("package", [(TMA, "cuda")], indirect=True)
@@ -290,6 +333,7 @@ def test_triton_launches_are_recorded_from_the_compiled_kernel(
     assert first.same_as(second)
     (step,) = first.steps
     assert (step[3], step[4], step[5]) == ((4, 1, 1), (32 * kernel.metadata.num_warps, 1, 1), kernel.metadata.shared)
+    assert step[-2] is False, "a handle of a function"
     declared: list[str] = re.findall(r"\.param \.(\w+)", kernel.asm["ptx"].split(".entry")[1].split(")")[0])
     assert declared == ["u64", "u64", "u32", "u64", "u64"], "what Triton's kernel takes, its own scratch at the end"
     assert len(step[-1]) == len(declared)

@@ -8,21 +8,29 @@ import itertools
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from tests.stand_in_driver import Driver
-from warpsmith.kernels_db.runtime import map_encoding, plan_build
+from tests.support.plan_steps import (
+    ALLOCATE,
+    BLOCK,
+    CALL,
+    LAUNCH,
+    MAP,
+    STREAM,
+    ZERO,
+    new,
+    number,
+    pointer,
+    step,
+    table,
+)
+from warpsmith.kernels_db.runtime import map_encoding
 
 torch = pytest.importorskip("torch", reason="plans are of torch's tensors")
 launch_plan = importlib.import_module("warpsmith.kernels_db.runtime.launch_plan")
-ALLOCATE, ZERO, CALL, LAUNCH = range(4)
-NUMBER, POINTER, MAP = range(3)
-BLOCK: ContextVar[object] = ContextVar("block", default=None)
-STREAM = 0xABCD0
 C_SOURCE = r"""
 #include <cstdint>
 extern "C" void mixed(double* out, int8_t a, float b, uint16_t c, double d, int32_t e, bool f, int64_t g, uint64_t h,
@@ -37,22 +45,6 @@ extern "C" void add_one(float* x, int64_t n) { for (int64_t i = 0; i < n; ++i) x
 
 
 @pytest.fixture(scope="module")
-def extension(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        plan_build.extension.cache_clear()
-        yield plan_build.extension()
-        plan_build.extension.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory, extension: Any) -> Driver:
-    made = Driver(tmp_path_factory.mktemp("driver"))
-    assert extension.open_driver(str(made.path))
-    return made
-
-
-@pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     directory = tmp_path_factory.mktemp("functions")
     (directory / "f.cpp").write_text(C_SOURCE)
@@ -60,51 +52,8 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(directory / "f.so"))
 
 
-def table(
-    extension: Any, alignments: tuple[tuple[int, int], ...] = (), mutated: tuple[int, ...] = (), kernels: int = 1
-) -> Any:
-    quiet = ((torch._C._len_torch_dispatch_stack, 0),)
-    made = extension.table(
-        torch.Tensor.__dlpack_c_exchange_api__,
-        torch.Tensor,
-        torch.nn.Parameter,
-        BLOCK,
-        torch.is_grad_enabled,
-        torch.Tensor.is_neg,
-        torch.autograd.graph.increment_version,
-        lambda device: STREAM + device,
-        quiet,
-        alignments,
-        mutated,
-        kernels,
-    )
-    for kernel in range(kernels):
-        made.grant(kernel, 1 << 20)
-    return made
-
-
-def number(value: Any, kind: str) -> tuple[Any, ...]:
-    bits = int.from_bytes(
-        struct.pack(f"<{kind}", value).ljust(8, b"\xff" if value < 0 and kind in "bhi" else b"\0"), "little"
-    )
-    return (NUMBER, kind in "fd", 0, 0, bits, b"")
-
-
-def pointer(slot: int, offset: int = 0) -> tuple[Any, ...]:
-    return (POINTER, False, slot, offset, 0, b"")
-
-
-def step(act: int, slot: int = 0, function: int = 0, pieces: tuple[Any, ...] = (), **launch: Any) -> tuple[Any, ...]:
-    extents = launch.get("grid", (0, 0, 0)), launch.get("block", (0, 0, 0))
-    return (act, slot, function, *extents, launch.get("shared", 0), launch.get("attributes", ()), pieces)
-
-
 def address(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(library[name], ctypes.c_void_p).value or 0
-
-
-def new(*shape: int, dtype: Any = None) -> tuple[Any, Any]:
-    return torch.empty_like, torch.empty(shape, dtype=dtype or torch.float32)
 
 
 def test_a_c_function_gets_every_kind_of_number_in_registers_and_on_the_stack(
