@@ -98,7 +98,7 @@ def test_cuda_core_is_imported_by_one_thread_at_a_time(monkeypatch: pytest.Monke
         both.wait(timeout=10)
         return cuda_build.core.__wrapped__()
 
-    monkeypatch.setattr(cuda_build.importlib, "import_module", imported)
+    monkeypatch.setattr("importlib.import_module", imported)
     with ThreadPoolExecutor(2) as pool:
         assert [each.result() for each in [pool.submit(run) for _ in range(2)]] == ["cuda.core"] * 2
     assert alone == [True, True]
