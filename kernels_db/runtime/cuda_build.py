@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import io
 import re
+import threading
 import time
 from collections.abc import Iterable
 from functools import lru_cache
@@ -111,6 +112,7 @@ def _nvrtc(source: str, arch: str, flags: tuple[str, ...], headers: Path) -> tup
 
 def errors() -> tuple[type[Exception], ...]:
     """What cuda-core raises when a source does not compile; its base class has no public place."""
+    core()
     utilities = importlib.import_module("cuda.core._utils.cuda_utils")
     return (utilities.CUDAError, utilities.NVRTCError, RuntimeError)
 
@@ -163,7 +165,12 @@ def _architecture(arch: str) -> str:
 @lru_cache
 def core() -> Any:
     """The module cuda.core. Raises HostError where it is not installed."""
-    try:
-        return importlib.import_module("cuda.core")
-    except ImportError as error:
-        raise HostError(f"cuda-core is not installed: {error}") from error
+    with _importing:
+        try:
+            return importlib.import_module("cuda.core")
+        except ImportError as error:
+            raise HostError(f"cuda-core is not installed: {error}") from error
+
+
+_importing = threading.Lock()
+"""Modules of cuda-core import each other: of two threads that begin at once one may find half of it."""

@@ -319,6 +319,35 @@ def test_threads_replay_at_once(imported: Importer, case: str) -> None:
     assert package.status()["served"]["pytorch"] == 0
 
 
+@pytest.mark.parametrize(
+    ("language", "source"), [("cuda", TENSOR_MAP), ("triton", DESCRIPTORS)], ids=["tensor map", "tensor descriptor"]
+)
+def test_a_new_thread_makes_tensor_maps_at_its_first_call(imported: Importer, language: str, source: str) -> None:
+    """It has no context yet: its tensor was made elsewhere, and memory for the result comes from PyTorch's pool."""
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("tensor maps need compute capability 9.0")
+    package = imported(language, source)
+    unwatched = importlib.import_module(f"{package.__name__}._control").unwatched
+    x = torch.randn(SIZES[0], device="cuda")
+    expected = x * 2 + 1
+    freed = torch.empty_like(x), torch.empty_like(x)
+    del freed
+    torch.cuda.synchronize()
+    found: list[Any] = []
+
+    def first() -> None:
+        found.append((package.scale_shift(x), torch.cuda.current_device()))
+
+    for _ in range(2):  # the first thread loads the kernel, the second one finds it loaded
+        with unwatched():
+            thread = threading.Thread(target=first)
+            thread.start()
+            thread.join()
+    torch.cuda.synchronize()
+    assert package.status()["served"]["pytorch"] == 0, package.status()
+    assert [(torch.equal(y, expected), device) for y, device in found] == [(True, torch.cuda.current_device())] * 2
+
+
 @pytest.mark.parametrize("case", ["cuda", "triton"])
 def test_each_gpu_has_plans_of_its_own(imported: Importer, case: str) -> None:
     if torch.cuda.device_count() < 2:

@@ -16,6 +16,9 @@ from tests.exporting import IN_PLACE, IN_PLACE_CPP, exported
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.exports.project import NotAnExport
 from warpsmith.workers.optimize.compiled import choice, inductor, match, places, rewriting, seams, trial
+from warpsmith.workers.optimize.compiled.handle import Optimized
+from warpsmith.workers.optimize.compiled.kernel import Kernel
+from warpsmith.workers.optimize.compiled.served import Served
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 """Inductor imports a module of its own that warns."""
@@ -482,6 +485,45 @@ def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(
         fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
         fast(x)
     assert "1 of 1 places of kernels taken" in fast.report(), "Inductor's cache alone is not enough"
+
+
+class Renamed(nn.Module):
+    """A stack whose modules have other names: to Inductor the same graph."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.before, self.after, self.mean = stack.norms, stack.layers, stack.seen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for norm, layer in zip(self.before, self.after, strict=True):
+            x = x + layer(norm(x))
+        self.mean.add_(x.detach().mean((0, 1)))
+        return x
+
+
+@pytest.mark.parametrize("other", ["a model of other names", "what was told is gone"])
+def test_code_of_inductors_cache_is_taken_with_what_it_calls(
+    packages: dict[str, Path], tmp_path: Path, other: str
+) -> None:
+    """As the kernels that ship, this one is imported where a place is found for it, and else by what is told."""
+    stack, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
+
+    def optimized(model: nn.Module) -> tuple[Kernel, str]:
+        torch._dynamo.reset()
+        (spec,) = packages["norm"].rglob("_spec.py")
+        kernel = Kernel(spec.parent)
+        fast = Optimized(model, None, None, lambda _: [Served(kernel)], "right")
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+        return kernel, fast.report()
+
+    _, said = optimized(stack)
+    for file in (tmp_path / "choices").glob("*/*.json") if "gone" in other else ():
+        file.unlink()
+    for _ in range(2):
+        kernel, told = optimized(stack if "gone" in other else Renamed(stack))
+        assert told.replace("before: 0", "norms: 0") == said
+        assert "call" in vars(kernel), "nobody imports what the code calls"
 
 
 @pytest.mark.nightly

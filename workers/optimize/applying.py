@@ -94,7 +94,7 @@ def _places(fast: Optimized, kernels: Sequence[Served]) -> Iterator[dict[str, An
     """Yield every place of every graph, then the kernels that have none."""
     seen = set()
     for graph in fast.graphs:
-        for place in graph.kernels or ():
+        for place in graph.kernels:
             seen.add(place.kernel)
             yield _document(place)
     for kernel in kernels:

@@ -21,7 +21,7 @@ from warpsmith.kernels_db.spec.tensors import VarAxis
 from warpsmith.workers.optimize.compiled import inductor, places
 from warpsmith.workers.optimize.compiled.match import Pattern, is_view
 from warpsmith.workers.optimize.compiled.patterns import Lead
-from warpsmith.workers.optimize.compiled.served import Rows, Served
+from warpsmith.workers.optimize.compiled.served import Rows, Served, Shapes
 
 
 class Sought(Rows):
@@ -49,12 +49,13 @@ class Sought(Rows):
         return found
 
     @functools.cache  # noqa: B019 - as long as the op is looked for
-    def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
-        """Return the reference's graph for a lead; None where it has none there."""
+    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+        """Return the reference's graph for a lead, as `Served` does."""
         sizes = [_shape(self._smallest, position) for position in range(len(self._shapes))]
+        behind = shapes or tuple(shape[1:] if self.rows(at) else shape for at, (shape, _) in enumerate(sizes))
         tensors = [
-            torch.empty((*lead, *shape[1:]) if self.rows(at) else shape, dtype=dtype, device=device)
-            for at, (shape, dtype) in enumerate(sizes)
+            torch.empty((*lead, *shape) if self.rows(at) else shape, dtype=sizes[at][1], device=device)
+            for at, shape in enumerate(behind)
         ]
         try:
             return Pattern.of(inductor.operators(self._run, tensors))

@@ -12,6 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _compare, _control, _guard, _load, _plans, _shadow, _spec
+from ._runtime import cuda_context
 from ._runtime.errors import CacheError
 
 _ONE_CALL = (TypeError, OverflowError, ValueError)
@@ -87,6 +88,8 @@ def _launch(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list
 
 
 def _start(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
+    if admitted.device.type == "cuda":
+        cuda_context.bind(admitted.device.index)
     if _plans.run(admitted, arguments, outputs):
         return
     kernel = admitted.kernel

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -339,6 +339,22 @@ def test_threads_replay_at_once(imported: Importer) -> None:
     assert wrong == []
     assert package.status()["served"] == {"kernel": 820, "pytorch": 0}
     assert plans(package)["replayed"] >= 800
+
+
+def test_a_thread_has_the_context_of_its_tensors_before_anything_is_launched(
+    imported: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = imported()
+    done: list[Any] = []
+    module = SimpleNamespace(run=lambda *given: done.append(given))
+    admitted = SimpleNamespace(device=torch.device("cuda", 1), kernel=SimpleNamespace(module=module))
+    monkeypatch.setattr(part(package, "_runtime.cuda_context"), "bind", done.append)
+    monkeypatch.setattr(part(package, "_plans"), "run", lambda *_: done.append("a plan"))
+    part(package, "_op")._start(admitted, ("x",), ["y"])
+    assert done == [1, "a plan", ("x", "y")]
+    admitted.device = torch.device("cpu")
+    part(package, "_op")._start(admitted, ("x",), ["y"])
+    assert done[3:] == ["a plan", ("x", "y")]
 
 
 def test_a_fork_replays(imported: Importer) -> None:

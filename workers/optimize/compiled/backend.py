@@ -26,16 +26,16 @@ from .trial import Trial
 class Graph:
     """A graph that was compiled: its calls before rewriting, and what became of it.
 
-    masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
-    and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
-    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made; gain: what they
-    gain in it, where that is sure without a trial; shared: its calls of attention that take heads as they are, in place
-    of heads repeated for groups of queries; broken: why Dynamo ended it before the model's end, where it did.
+    masks: its places of attention with a mask; kernels: its places of kernels; without: the kernels that have none,
+    with the reason; why: the reason where no kernel was looked for; trial: of the graph with its kernels beside that
+    without, where one is made; gain: what they gain in it, where that is sure without a trial; shared: its calls of
+    attention that take heads as they are, in place of heads repeated for groups of queries; broken: why Dynamo ended it
+    before the model's end, where it did.
     """
 
     calls: int
     masks: tuple[Place, ...]
-    kernels: tuple[Placed, ...] | None = ()
+    kernels: tuple[Placed, ...] = ()
     without: dict[str, str] = field(default_factory=dict)
     why: str = ""
     trial: Trial | None = None
@@ -48,8 +48,8 @@ class Graph:
         """The places of kernels as they are now: a trial may have dropped what was taken."""
         outcome = None if self.trial is None else self.trial.outcome
         if outcome is None or outcome.gains:
-            return self.kernels or ()
-        return tuple(dropped(place, outcome) for place in self.kernels or ())
+            return self.kernels
+        return tuple(dropped(place, outcome) for place in self.kernels)
 
 
 NOWHERE = "the graph does not compute this op"
@@ -88,12 +88,10 @@ def compile_rewritten(
         without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
         serving = [kernel for name, kernel in given.items() if name not in without]
         rewritten = compile_with(serving, graph, inputs, patches, keep, tried=tried)
-        compiled, placed = rewritten.code, rewritten.placed
-        seen_at = {place.kernel for place in placed or ()}
-        if placed is not None:
-            without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
-        told = None if placed is None else tuple(placed)
-        found = Graph(calls, masks, told, without, "", rewritten.trial, rewritten.gain, shared, broken)
+        compiled, placed = rewritten.code, tuple(rewritten.placed)
+        seen_at = {place.kernel for place in placed}
+        without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
+        found = Graph(calls, masks, placed, without, "", rewritten.trial, rewritten.gain, shared, broken)
     if seen is not None:
         seen(found)
     return compiled

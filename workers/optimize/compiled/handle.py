@@ -74,12 +74,8 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
     masks = f"{len(taken)} of {len(graph.masks)} masks of attention taken out"
     places = graph.places
     placed = [place for place in places if not place.why]
-    if graph.why:
-        kernels = f"no kernels: {graph.why}"
-    elif graph.kernels is None:
-        kernels = "kernels as when Inductor's cache, where its code is from, was written"
-    else:
-        kernels = f"{len(placed)} of {len(places)} places of kernels taken"
+    taken_in = f"{len(placed)} of {len(places)} places of kernels taken"
+    kernels = f"no kernels: {graph.why}" if graph.why else taken_in
     yield f"graph {number}: {graph.calls} calls; {masks}; {kernels}"
     yield from _rewritten(graph)
     alike: dict[tuple[str, str, str], list[Placed]] = {}

@@ -1,6 +1,8 @@
 """Where an op's computation occurs in a model's graph: the same operators, joined in the same way.
 
-Sizes may differ, since an op's reference is traced on sizes of its own; every other constant must be the same. Whether
+Sizes may differ, since an op's reference is traced on sizes of its own; every other constant must be the same. Some
+integers are sizes and do not look so (the length of a range, where a slice ends, the k of a topk): a place with others
+is found, too, and is one only where the reference has the same when it is traced on the sizes there (`agrees`). Whether
 a place computes the same numbers is for whoever calls this to check. Pure functions of graphs.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -65,13 +67,15 @@ class Pattern:
 @dataclass(frozen=True)
 class Match:
     """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
-    them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur.
+    them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur; resized:
+    it has other integers than the pattern.
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     numbers: tuple[float | None, ...] = ()
+    resized: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,14 @@ class _Bound:
     nodes: dict[Node, Node] = field(default_factory=dict)
     numbers: dict[float, float] = field(default_factory=dict)
     taken: frozenset[Node] = frozenset()
+    resized: bool = False
 
     def with_node(self, ours: Node, theirs: Node) -> _Bound:
         taken = self.taken | {theirs} if ours.op == "call_function" else self.taken
-        return _Bound(self.nodes | {ours: theirs}, self.numbers, taken)
+        return replace(self, nodes=self.nodes | {ours: theirs}, taken=taken)
 
     def with_number(self, ours: float, theirs: float) -> _Bound:
-        return _Bound(self.nodes, self.numbers | {ours: theirs}, self.taken)
+        return replace(self, numbers=self.numbers | {ours: theirs})
 
 
 Arguments = dict[Node, tuple[list[str], list[Any]]]
@@ -125,13 +130,28 @@ def find(
             if any(user not in nodes for node in inside for user in node.users) or not convex(nodes, order):
                 continue
             inputs = tuple(bound[ours] for ours in pattern.inputs)
-            numbers = tuple(found_here.numbers.get(number) for number in pattern.numbers)
-            match = Match(inputs, outputs, tuple(sorted(nodes, key=order.__getitem__)), numbers)
+            numbers = _numbers(pattern, found_here)
+            in_order = tuple(sorted(nodes, key=order.__getitem__))
+            match = Match(inputs, outputs, in_order, numbers, found_here.resized)
             if accepted(match):
                 found.append(match)
                 used |= nodes
                 break
     return found
+
+
+def agrees(pattern: Pattern, found: Match) -> bool:
+    """Whether an occurrence of a pattern is one of this one, too, with the same inputs and every integer the same."""
+    finder = _Finder(frozenset(pattern.numbers), {}, exact=True)
+    pairs = list(zip((*pattern.inputs, *pattern.outputs), (*found.inputs, *found.outputs), strict=True))
+    return any(
+        _numbers(pattern, bound) == found.numbers and all(bound.nodes.get(ours) is theirs for ours, theirs in pairs)
+        for bound in _bindings(finder, pattern, found.outputs[0], found.outputs[0].graph)
+    )
+
+
+def _numbers(pattern: Pattern, bound: _Bound) -> tuple[float | None, ...]:
+    return tuple(bound.numbers.get(number) for number in pattern.numbers)
 
 
 def is_view(node: Node) -> bool:
@@ -175,10 +195,14 @@ def _bindings(finder: _Finder, pattern: Pattern, anchor: Node, graph: Graph) -> 
 
 @dataclass(frozen=True)
 class _Finder:
-    """Finds a pattern whose `numbers` are those of its constants that stand for arguments."""
+    """Finds a pattern whose `numbers` are those of its constants that stand for arguments.
+
+    exact: integers are the pattern's own.
+    """
 
     numbers: frozenset[float]
     read: Arguments
+    exact: bool = False
 
     def outputs(self, rest: Sequence[Node], graph: Graph, so_far: Iterator[_Bound]) -> Iterator[_Bound]:
         for bound in so_far:
@@ -235,6 +259,8 @@ class _Finder:
                 yield from self._values(rest, bound.with_number(ours, theirs))
         elif _same(ours, theirs):
             yield from self._values(rest, bound)
+        elif type(ours) is int and type(theirs) is int and not self.exact:
+            yield from self._values(rest, replace(bound, resized=True))
 
 
 def _candidates(ours: Node, bound: _Bound, graph: Graph) -> list[Node]:
@@ -261,12 +287,17 @@ class _Size:
     """A size in a list of sizes."""
 
 
+class _Axis(int):
+    """An axis, or the number of a result: no integer that sizes decide."""
+
+
 def _arguments(node: Node) -> tuple[list[str], list[Any]]:
     """Names and values of a call's arguments with their defaults, without those that say where a tensor lies; the
-    members of lists of sizes as _Size.
+    members of lists of sizes as _Size, axes as _Axis.
     """
     if not isinstance(node.target, torch._ops.OpOverload):
-        return [str(n) for n in range(len(node.args))] + list(node.kwargs), [*node.args, *node.kwargs.values()]
+        given = [_Axis(value) if type(value) is int else value for value in (*node.args, *node.kwargs.values())]
+        return [str(n) for n in range(len(node.args))] + list(node.kwargs), given
     names, values = [], []
     for position, argument in enumerate(node.target._schema.arguments):
         if argument.name in _PLACE:
@@ -285,12 +316,12 @@ def _arguments(node: Node) -> tuple[list[str], list[Any]]:
 def _from_the_front(node: Node, axes: Any) -> Any:
     """Axes counted from the first one, where they are counted from the last."""
     value = next((found for each in node.all_input_nodes if (found := _tensor(each)) is not None), None)
-    if value is None:
-        return axes
-    rank = value.dim() + (1 if str(node.target) in _MORE_AXES else 0)
-    if isinstance(axes, tuple | list):
-        return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in axes]
-    return axes + rank if isinstance(axes, int) and axes < 0 else axes
+    rank = 0 if value is None else value.dim() + (1 if str(node.target) in _MORE_AXES else 0)
+
+    def axis(one: Any) -> Any:
+        return _Axis(one + rank if one < 0 else one) if type(one) is int else one
+
+    return [axis(one) for one in axes] if isinstance(axes, tuple | list) else axis(axes)
 
 
 def _tensor(node: Node) -> torch.Tensor | None:

@@ -17,7 +17,7 @@ from torch import fx
 from . import inductor, match
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
-from .served import Served
+from .served import SOME, Served
 
 
 class Laid(NamedTuple):
@@ -209,7 +209,25 @@ def _unfit(region: Region, lead: Lead) -> str | None:
     if region.kernel.leading is not None and kind(region.kernel.lead(tensors[0])) != lead:
         return ""
     axes = region.kernel.axes_of(region.laid, tensors)
-    return axes if isinstance(axes, str) else _not_in_place(region)
+    if isinstance(axes, str):
+        return axes
+    return "" if region.match.resized and not _agrees(region) else _not_in_place(region)
+
+
+def _agrees(region: Region) -> bool:
+    """Return whether the integers of a place are those that the op's reference has on its sizes.
+
+    Where sizes vary from call to call it must have the same on others: an integer that they decide is none.
+    """
+    kernel, tensors = region.kernel, region.tensors
+    leads = [SOME[:1]]
+    if kernel.leading is not None:
+        own = kernel.lead(tensors[0])
+        vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
+        leads = list(dict.fromkeys((own, tuple(size + more for size, more in zip(own, vary, strict=True)))))
+    shapes = kernel.behind_rows(tensors)
+    patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
+    return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
 
 
 def _not_in_place(region: Region) -> str | None:

@@ -57,12 +57,12 @@ class _Unknown(Exception):  # noqa: N818 - named for what happens
 class Rewritten:
     """A graph's code, and what became of each region.
 
-    placed: None where Inductor had the code in its cache, and what became of them is not known; trial: of the graph
-    with its kernels beside that without, where that is to be told; gain: what they gain in it, where that is sure.
+    trial: of the graph with its kernels beside that without, where that is to be told; gain: what they gain in it,
+    where that is sure.
     """
 
     code: inductor.Compiled
-    placed: list[Placed] | None
+    placed: list[Placed]
     trial: Trial | None = None
     gain: Gain | None = None
 
@@ -76,21 +76,27 @@ def compile_with(
     *,
     tried: bool,
     choices: Choices | None = None,
+    anew: bool = False,
 ) -> Rewritten:
     """Compile a graph of Dynamo's with the kernels that `keep` names.
 
     tried: with "faster", they stay only where the whole graph is faster with them, too: where that is not sure (`Gain`)
-    it is tried (`Trial`). choices: what is known; None: what is kept and what ships.
+    it is tried (`Trial`). choices: what is known; None: what is kept and what ships. anew: no code of Inductor's cache
+    is taken.
+
+    The graph as Dynamo wrote it is part of what Inductor's cache knows the code by. To Inductor alone, a model whose
+    modules have other names is the same graph: it would be given code whose kernels no file names, and nobody imports.
     """
     device = _device(inputs)
     choices = choices or Choices(device, patches)
-    names = sorted(kernel.name for kernel in kernels)
+    names, described = sorted(kernel.name for kernel in kernels), [_described(value) for value in inputs]
     # Inductor's own cache does not ask which CPU it is on: what is known is of one kind of machine, and so is code.
-    identity = _digest(_code(), choices.name, choices.file.stem, choices.refuted, keep, names)
-    told = choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
+    machine = (choices.name, choices.file.stem)
+    identity = _digest(_code(), *machine, choices.refuted, keep, names, _written(graph), described)
+    told = choices.graph(identity)
     unsure = told.with_suffix(".unsure")
     rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told, unsure)
-    again = unsure.exists()
+    again = anew or unsure.exists()
     if again:  # code in Inductor's cache has kernels that nobody compared to the end: it is made, and compared, anew
         identity = _digest(identity, uuid.uuid4().hex)
     patched = inductor.with_pass(patches, rewriter, identity)
@@ -105,13 +111,16 @@ def compile_with(
         if kernel.name in known:
             _ = kernel.call  # imports what code of Inductor's cache calls by name
     compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
-    if rewriter.refuted or (rewriter.placed is None and not again and unsure.exists()):
-        return compile_with(kernels, graph, inputs, patches, keep, tried=tried, choices=choices)  # of another identity
-    if rewriter.placed is None:
+    placed, gain = rewriter.placed, rewriter.gain
+    if placed is None and not again:  # the code is from Inductor's cache
         placed, gain = _read(told), seams.read(whole)
-    else:
-        placed, gain = rewriter.placed, rewriter.gain
-    if not tried or outcome is not None or all(place.why for place in placed or ()):
+    unknown = not again and (placed is None or (rewriter.placed is None and unsure.exists()))
+    if rewriter.refuted or unknown:
+        return compile_with(kernels, graph, inputs, patches, keep, tried=tried, choices=choices, anew=unknown)
+    if placed is None:  # nothing of the graph is left to compile
+        placed = []
+        keep_file(told, placed)
+    if not tried or outcome is not None or all(place.why for place in placed):
         return Rewritten(compiled, placed)
     if gain is not None and gain.sure:
         keep_file(whole, asdict(gain))
@@ -137,6 +146,11 @@ def _code() -> str:
 
 def _digest(*facts: Any) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _written(graph: fx.GraphModule) -> list[tuple[str, str]]:
+    """Return a graph of Dynamo's as it is written, and those in it that are arguments of its calls."""
+    return [(name, part.code) for name, part in graph.named_modules() if isinstance(part, fx.GraphModule)]
 
 
 def _described(value: Any) -> Any:

@@ -20,6 +20,8 @@ SOME = (3, 5, 7)
 _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
 """In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
 
+Shapes = tuple[tuple[int, ...], ...]
+
 
 class Rows(ABC):
     """How an op takes tensors of a model: by shapes of named axes, the leading one of which may be several there."""
@@ -32,6 +34,13 @@ class Rows(ABC):
         self.leading: str | None = first if first in variable and first not in elsewhere else None
         """The axis that may be several in a model: the first of the first tensor, and nowhere but first."""
         self._axes: dict[tuple[Any, ...], dict[str, int] | str] = {}
+
+    @abstractmethod
+    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+        """Return the reference's graph for a lead; None where it has none there.
+
+        shapes: of the op's tensors, behind the leading axis where they have it; None: of its smallest workload.
+        """
 
     @abstractmethod
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
@@ -67,6 +76,13 @@ class Rows(ABC):
             for at, tensor in enumerate(tensors)
         ]
 
+    def behind_rows(self, tensors: Sequence[torch.Tensor]) -> Shapes:
+        """Return the shapes of tensors of a model, without the axes that are the leading one of the op."""
+        return tuple(
+            tuple(tensor.shape[tensor.dim() - self.rank(at) + 1 :] if self.rows(at) else tensor.shape)
+            for at, tensor in enumerate(tensors)
+        )
+
     def lead(self, tensor: torch.Tensor) -> Lead:
         """Return what stands for the leading axis in the op's first tensor."""
         return tuple(tensor.shape[: tensor.dim() - self.behind])
@@ -88,7 +104,7 @@ class Served(Rows):
         shapes = [each["shape"] for each in spec.PARAMETERS if each["rank"] is not None]
         super().__init__(shapes, spec.VARIABLE_AXES)
         self._numbers = len(spec.PARAMETERS) - len(shapes)
-        self._patterns: dict[tuple[str, str], Kept] = {}
+        self._patterns: dict[tuple[str, str, Shapes | None], Kept] = {}
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
 
@@ -102,36 +118,49 @@ class Served(Rows):
         found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors))
         return found
 
-    def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
-        """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
-        known = device.type, inductor.configuration()  # another mode of Inductor's may decompose otherwise
+    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+        """Return the reference's graph for a lead; None where it has none there.
+
+        shapes: of the op's tensors, behind the leading axis where they have it; None: of its smallest workload, with a
+        lead each size of which is 1 or of SOME.
+        """
+        known = device.type, inductor.configuration(), shapes  # another mode of Inductor's may decompose otherwise
+        samples = self._samples(shapes)
         kept = self._patterns.get(known)
         if kept is None:
-            kept = self._patterns[known] = Kept.of(self._facts(device))
+            kept = self._patterns[known] = Kept.of(self._facts(samples, device))
         if lead not in kept:
             try:
-                kept.add(lead, self._traced(lead, device))
+                kept.add(lead, self._traced(samples, lead, device))
             except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
                 kept.add(lead, None)
         return kept[lead]
 
-    def _facts(self, device: torch.device) -> list[Any]:
-        """Return all that decides what the reference looks like in a graph, but for the lead."""
-        samples = [
-            (sample["shape"], sample["dtype"], self.rows(at)) for at, sample in enumerate(self.kernel.smallest())
-        ]
-        given = self.kernel.arguments(["tensor"] * len(samples), _MARKS[: self._numbers])
-        return [device.type, self._reference, samples, given, self.mutated, inductor.configuration()]
+    def _samples(self, shapes: Shapes | None) -> list[tuple[Sequence[int], str]]:
+        """Return the shape of each of the op's tensors, one of rows among them where it has the leading axis, and its
+        dtype.
+        """
+        smallest = self.kernel.smallest()
+        if shapes is None:
+            return [(sample["shape"], sample["dtype"]) for sample in smallest]
+        own = ([1, *shape] if self.rows(at) else list(shape) for at, shape in enumerate(shapes))
+        return [(shape, sample["dtype"]) for shape, sample in zip(own, smallest, strict=True)]
 
-    def _traced(self, lead: Lead, device: torch.device) -> Pattern:
+    def _facts(self, samples: Sequence[tuple[Sequence[int], str]], device: torch.device) -> list[Any]:
+        """Return all that decides what the reference looks like in a graph, but for the lead."""
+        each = [(shape, dtype, self.rows(at)) for at, (shape, dtype) in enumerate(samples)]
+        given = self.kernel.arguments(["tensor"] * len(samples), _MARKS[: self._numbers])
+        return [device.type, self._reference, each, given, self.mutated, inductor.configuration()]
+
+    def _traced(self, samples: Sequence[tuple[Sequence[int], str]], lead: Lead, device: torch.device) -> Pattern:
         with inductor.without_memory():
             tensors = [
                 torch.empty(
-                    (*lead, *sample["shape"][1:]) if self.rows(position) else sample["shape"],
-                    dtype=getattr(torch, sample["dtype"]),
+                    (*lead, *shape[1:]) if self.rows(position) else shape,
+                    dtype=getattr(torch, dtype),
                     device=device,
                 )
-                for position, sample in enumerate(self.kernel.smallest())
+                for position, (shape, dtype) in enumerate(samples)
             ]
         marks = _MARKS[: self._numbers]
 
