@@ -102,6 +102,11 @@ def _of(values, part, PARTS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _larger(one, other):  # type: ignore[no-untyped-def]
+    return tl.maximum(one, other)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _told(offsets, count, length, bag, bags):  # type: ignore[no-untyped-def]
     """Return where bags begin and end: by offsets where the length is negative."""
     told = (bag < bags) & (length < 0)
@@ -163,7 +168,7 @@ def _write(  # type: ignore[no-untyped-def]
 
     total = tl.full((BAGS, COLUMNS), 0.0, tl.float32)
     counted = tl.full((BAGS,), 0, tl.int32)
-    for at in range(tl.max(size, axis=0)):
+    for at in range(tl.reduce(size, 0, _larger)):
         here = at < size
         row = tl.load(index + at * step, mask=here & (mode != COPY), other=0).to(tl.int64)
         row = tl.where(mode == COPY, bag, row)
