@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -222,7 +222,9 @@ def test_a_wrong_result_of_one_bit_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert place.kernel.wrong(drawn, [expected]) == "1 of 64 elements are not PyTorch's"
 
 
-def test_tables_are_cut_to_what_is_needed_and_other_rows_are_looked_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_cut_to_what_is_needed_and_other_rows_are_looked_up_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bags, "TABLE_BYTES", 2 * 7 * WIDTH * 4)
     place = region(pooled, indices(10), OFFSETS, *tables(2))
     floats = [tuple(each.shape) for each in place.tensors if each.dtype.is_floating_point]

@@ -170,9 +170,10 @@ def _write(  # type: ignore[no-untyped-def]
     counted = tl.full((BAGS,), 0, tl.int32)
     for at in range(tl.reduce(size, 0, _larger)):
         here = at < size
-        row = tl.load(index + at * step, mask=here & (mode != COPY), other=0).to(tl.int64)
+        listed = here & (mode != COPY)
+        row = tl.load(index + at * step, mask=listed, other=0).to(tl.int64)
+        tl.device_assert(((row >= 0) & (row < rows)) | ~listed, "an index is out of range")
         row = tl.where(mode == COPY, bag, row)
-        tl.device_assert(((row >= 0) & (row < rows)) | ~here, "an index is out of range")
         where = table + row[:, None] * width + column[None, :]
         found = tl.load(where, mask=here[:, None] & wide, other=0.0).to(tl.float32)
         is_row = here & (row != padding)
@@ -259,7 +260,7 @@ def _arguments(tensors: Sequence[torch.Tensor], one: _Launch) -> tuple[list[Any]
     # Odd and never 1: Triton compiles anew for numbers that 16 divides and for 1, and batches have any.
     counts = tuple(2 * each.shape[0] + 3 for each in indices)
     constants = one.constants | {
-        "ROWS": tuple(table.shape[0] for table in tables),
+        "ROWS": tuple(0 if part.mode == "copy" else tensors[part.table].shape[0] for part in parts),
         "STEP": tuple(_step(each) for each in indices),
         "WEIGHT_STEP": tuple(
             -1 if part.weights is None else _step(each) for part, each in zip(parts, weights, strict=True)
