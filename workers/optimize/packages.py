@@ -16,6 +16,8 @@ from warpsmith.workers.exports.project import FILE_CHECKS, Project, Refused, ope
 
 MODULES = (
     "backend.py",
+    "bag_kernel.py",
+    "bags.py",
     "choice.py",
     "choices.py",
     "comparing.py",

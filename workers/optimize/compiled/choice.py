@@ -19,7 +19,7 @@ import torch
 from warpsmith.workers.judge.clock.timing import Samples, ratio_with_interval
 
 from . import inductor
-from .places import Laid, Region
+from .places import Region, copied, laid_out
 from .turns import time_in_turns, wait
 
 TIME_S = 1.0
@@ -113,12 +113,12 @@ def load(regions: Sequence[Region], without: Without) -> None:
 
 def _may_serve(region: Region, drawn: Sequence[torch.Tensor]) -> bool:
     """Return whether a kernel's envelope has its place."""
-    return region.kernel.kernel.outside(_flat(region, drawn), region.match.numbers) is None
+    return region.kernel.kernel.outside(region.flat(drawn), region.match.numbers) is None
 
 
 def _load(region: Region, drawn: Sequence[torch.Tensor]) -> None:
     """Call a kernel in its place."""
-    if region.kernel.kernel.refusal(_flat(region, drawn), region.match.numbers) is None:
+    if region.kernel.kernel.refusal(region.flat(drawn), region.match.numbers) is None:
         _called(region, drawn)
 
 
@@ -131,6 +131,13 @@ def in_thread(region: Region, call: Callable[..., T], *given: Any) -> T:
 
 def decide(region: Region, without: Without) -> Decision:
     """Compare a kernel with what computes in its place, and time both in turns."""
+    try:
+        return _decided(region, without)
+    except torch.OutOfMemoryError:
+        return Decision("there is no memory left to compare and time it here", lasting=False)
+
+
+def _decided(region: Region, without: Without) -> Decision:
     with inductor.outside():
         if _drawn(region, "normal") is None:
             return Decision("it takes integers, and which ones make sense here is not known")
@@ -151,7 +158,8 @@ def decide(region: Region, without: Without) -> Decision:
             return compiled(*given)
 
         with inductor.phase("timing"), region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
-            return _timed({"kernel": call, "inductor": call_inductor}, inputs)
+            copies = past_cache(inputs, region.read_bytes, region.another)
+            return _timed({"kernel": call, "inductor": call_inductor}, copies)
 
 
 def compare(region: Region) -> Decision | None:
@@ -194,7 +202,7 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision
 
     told: what is said of the inputs beside a wrong result.
     """
-    kernel, numbers, flat = region.kernel.kernel, region.match.numbers, _flat(region, drawn)
+    kernel, numbers, flat = region.kernel.kernel, region.match.numbers, region.flat(drawn)
     if (why := kernel.outside(flat, numbers)) is not None:
         return Decision(why)
     if (why := kernel.refusal(flat, numbers)) is not None:  # it did not load, or is given up in this process
@@ -212,19 +220,12 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision
 
 def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
     """Call the kernel as the graph would, on a region's inputs, each once."""
-    return region.kernel.call(*region.kernel.kernel.arguments(_flat(region, given), region.match.numbers))
-
-
-def _flat(region: Region, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return inputs, each once, as the op takes them: some several times, contiguous, with one leading axis."""
-    by_node = dict(zip(dict.fromkeys(region.match.inputs), given, strict=True))
-    found: list[torch.Tensor] = region.kernel.flat([by_node[node].contiguous() for node in region.match.inputs])
-    return found
+    return region.kernel.call(*region.kernel.kernel.arguments(region.flat(given), region.match.numbers))
 
 
 def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tensor] | None:
-    """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers, but for
-    a single one that its op's workloads say something of (a position in a cache).
+    """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers of which
+    it is not known which ones make sense (`Region.integers`).
 
     Floats are standard normal; "large": some tens, of which sums in half precision stay finite, or a `part` of that;
     "with NaN": one in the first input of floats. Of booleans nine in ten are true: where they are a mask, no row of it
@@ -244,28 +245,19 @@ def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tens
                 found[(0,) * found.dim()], planted = math.nan, True
         elif like.dtype is torch.bool:
             found = torch.rand(shape, device=like.device) < SEEN
-        elif math.prod(shape) == 1 and (known := region.kernel.kernel.integers(position)) is not None:
-            found = torch.randint(known.start, known.stop, shape, device=like.device)
         else:
-            return None
-        drawn.append(_laid_out(found, like))
+            integers = region.integers(position, even=values == "normal")
+            if integers is None:
+                return None
+            found = integers
+        drawn.append(laid_out(found, like))
     return drawn
 
 
-def laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return the values in memory of their own, with the dtype and strides of `like`: what is expanded there is so."""
-    return _laid_out(values, Laid(tuple(like.shape), like.stride(), like.dtype, like.device))
-
-
-def _laid_out(values: torch.Tensor, like: Laid) -> torch.Tensor:
-    once = values[tuple(slice(0, 1) if step == 0 else slice(None) for step in like.stride)]
-    made = torch.empty_strided(once.shape, like.stride, dtype=like.dtype, device=like.device)
-    return made.copy_(once).expand(values.shape)
-
-
-def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs: list[torch.Tensor]) -> Decision:
-    device = inputs[0].device
-    copies = past_cache(inputs)
+def _timed(
+    variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], copies: Sequence[list[torch.Tensor]]
+) -> Decision:
+    device = copies[0][0].device
 
     def ready(run: Callable[[Sequence[torch.Tensor]], Any]) -> Callable[[], Callable[[], Any]]:
         call = through(copies, run)
@@ -287,13 +279,20 @@ def _clear(samples: Samples) -> bool:
     return low > CLEAR or high < 1
 
 
-def past_cache(inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Return inputs and, on a GPU, as many copies of them as its cache does not hold."""
+def past_cache(
+    inputs: list[torch.Tensor],
+    size: int | None = None,
+    another: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] = copied,
+) -> list[list[torch.Tensor]]:
+    """Return inputs and, on a GPU, as many others of them as its cache does not hold.
+
+    size: the bytes that a call reads and writes; None: all of theirs. another: makes others.
+    """
     if inputs[0].device.type != "cuda":
         return [inputs]
-    size = max(1, sum(tensor.numel() * tensor.element_size() for tensor in inputs))
+    size = max(1, sum(tensor.numel() * tensor.element_size() for tensor in inputs) if size is None else size)
     more = min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1
-    return [inputs, *([laid_out(tensor, tensor) for tensor in inputs] for _ in range(more))]
+    return [inputs, *(another(inputs) for _ in range(more))]
 
 
 def through(copies: Sequence[list[torch.Tensor]], run: Callable[[Sequence[torch.Tensor]], Any]) -> Callable[[], Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import graphlib
 import hashlib
+import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
@@ -18,6 +19,9 @@ from . import inductor, match
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
 from .served import SOME, Served
+
+if TYPE_CHECKING:
+    from .bags import Bags
 
 
 class Laid(NamedTuple):
@@ -29,6 +33,19 @@ class Laid(NamedTuple):
     device: torch.device
 
 
+def laid_out(values: torch.Tensor, like: torch.Tensor | Laid) -> torch.Tensor:
+    """Return the values in memory of their own, with the dtype and strides of `like`: what is expanded there is so."""
+    strides = like.stride() if isinstance(like, torch.Tensor) else like.stride
+    once = values[tuple(slice(0, 1) if step == 0 else slice(None) for step in strides)]
+    made = torch.empty_strided(once.shape, strides, dtype=like.dtype, device=like.device)
+    return made.copy_(once).expand(values.shape)
+
+
+def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return copies of tensors that lie as they do."""
+    return [laid_out(tensor, tensor) for tensor in tensors]
+
+
 @dataclass(frozen=True)
 class Region:
     """A place in a graph that computes what a kernel computes.
@@ -37,7 +54,7 @@ class Region:
     numbers. Regions of one key are one thing, wherever they stand.
     """
 
-    kernel: Served
+    kernel: Served | Bags
     match: match.Match
 
     @functools.cached_property
@@ -54,7 +71,7 @@ class Region:
         """Return the same place in a copy of its graph: `moved` is each node's there."""
         own = self.match
         inputs, outputs, nodes = (tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes))
-        there = Region(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
+        there = type(self)(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
         vars(there).update({name: vars(self)[name] for name in ("tensors", "laid", "key") if name in vars(self)})
         return there
 
@@ -68,6 +85,36 @@ class Region:
     def ready(self) -> None:
         """Have all that other threads ask for, whatever becomes of the graph meanwhile."""
         _ = self.laid, self._itself
+
+    def strided(self, position: int) -> bool:
+        """Return whether the op takes the tensor at this position with any stride: a package takes none so."""
+        return False
+
+    def flat(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return inputs, each once, as the op takes them: some several times, contiguous, with one leading axis."""
+        by_node = dict(zip(dict.fromkeys(self.match.inputs), given, strict=True))
+        found: list[torch.Tensor] = self.kernel.flat([by_node[node].contiguous() for node in self.match.inputs])
+        return found
+
+    def integers(self, position: int, *, even: bool) -> torch.Tensor | None:
+        """Draw integers for an input; None where it is not known which ones make sense: a single one's are known where
+        its op's workloads say something of it (a position in a cache). even: as a call commonly has them.
+        """
+        like = self.laid[position]
+        if isinstance(self.kernel, Served) and math.prod(like.shape) == 1:
+            known = self.kernel.kernel.integers(position)
+            if known is not None:
+                return torch.randint(known.start, known.stop, like.shape, device=like.device)
+        return None
+
+    @property
+    def read_bytes(self) -> int | None:
+        """The bytes that a call reads and writes where that is not all that flows in."""
+        return None
+
+    def another(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return inputs that no cache holds because of these: copies."""
+        return copied(inputs)
 
     @property
     def shapes(self) -> str:
@@ -311,7 +358,10 @@ def _put(
     inputs = []
     for position, node in enumerate(region.match.inputs):
         source = replaced.get(node, node)
-        given = copies[source] = copies.get(source) or build.contiguous(source)
+        if region.strided(position):
+            given = source
+        else:
+            given = copies[source] = copies.get(source) or build.contiguous(source)
         inputs.append(build.rows(given, kernel.rank(position)) if kernel.rows(position) else given)
     arguments = kernel.kernel.arguments(inputs, region.match.numbers)
     own = len(region.match.outputs) - len(region.written)

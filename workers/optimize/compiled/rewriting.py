@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from . import choice, inductor, match, seams, trial
+from . import bags, choice, inductor, match, seams, trial
 from .choice import Decision
 from .choices import Choices
 from .kept import keep_shared
@@ -89,13 +89,16 @@ def compile_with(
     """
     device = _device(inputs)
     choices = choices or Choices(device, patches)
+    grouped = bags.operator_on(device)
     names, described = sorted(kernel.name for kernel in kernels), [_described(value) for value in inputs]
     # Inductor's own cache does not ask which CPU it is on: what is known is of one kind of machine, and so is code.
     machine = (choices.name, choices.file.stem)
-    identity = _digest(_code(), *machine, choices.refuted, keep, names, _written(graph), described)
+    identity = _digest(_code(), *machine, choices.refuted, keep, grouped, names, _written(graph), described)
     told = choices.graph(identity)
     unsure = told.with_suffix(".unsure")
-    rewriter = _Rewriter(kernels, choices, keep, functools.partial(seams.gain, device, patches), told, unsure)
+    rewriter = _Rewriter(
+        kernels, grouped is not None, choices, keep, functools.partial(seams.gain, device, patches), told, unsure
+    )
     again = anew or unsure.exists()
     if again:  # code in Inductor's cache has kernels that nobody compared to the end: it is made, and compared, anew
         identity = _digest(identity, uuid.uuid4().hex)
@@ -177,22 +180,25 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 class _Rewriter:
     """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten.
 
-    gain: what the kernels gain in the graph; None where that is not known, or several graphs were rewritten. refuted: a
-    kernel for which only what ships spoke is wrong here, so the code is none to use. told: the file that says what
-    became of the places. It is written before Inductor keeps the code, which calls the kernels. unsure: a file that is
-    there until these were compared: a process may be ended before, or take the code of one that is at it.
+    grouped: whether embedding bags are looked for as well. gain: what the kernels gain in the graph; None where that is
+    not known, or several graphs were rewritten. refuted: a kernel for which only what ships spoke is wrong here, so the
+    code is none to use. told: the file that says what became of the places. It is written before Inductor keeps the
+    code, which calls the kernels. unsure: a file that is there until these were compared: a process may be ended
+    before, or take the code of one that is at it.
     """
 
     def __init__(
         self,
         kernels: Sequence[Served],
+        grouped: bool,
         choices: Choices,
         keep: Keep,
         gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
         told: Path,
         unsure: Path,
     ) -> None:
-        self._kernels, self._choices, self._keep, self._gain, self._told = kernels, choices, keep, gain, told
+        self._kernels, self._grouped, self._choices, self._keep = kernels, grouped, choices, keep
+        self._gain, self._told = gain, told
         self._unsure = unsure
         self._found: tuple[fx.Graph, Found] | None = None
         self.unknown: list[Region] = []
@@ -253,6 +259,7 @@ class _Rewriter:
         if found is None:
             with inductor.phase("places"):
                 found = find(graph, self._kernels)
+                found.regions.extend(bags.find(graph) if self._grouped else ())
         self._found = graph, found
         return found
 
