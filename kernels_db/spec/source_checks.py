@@ -26,6 +26,9 @@ def check_sources(parts: Parts) -> Iterator[SpecError]:
     """
     if parts.reference is not None and parts.input_count is not None:
         yield from _check_reference(parts.reference, parts.input_count, parts.has_model)
+        names = [each.name for _, each in parts.inputs]
+        if len(names) == parts.input_count:
+            yield from _check_order(parts.reference, names, parts.has_model)
     for field, dist in parts.dists():
         if isinstance(dist, Code):
             yield from _check_function(f"{field}.source", dist.source, "make", 3, "shape, dtype and generator")
@@ -55,6 +58,23 @@ def _check_reference(source: str, inputs: int, has_model: bool) -> Iterator[Spec
         return
     forward = _last(model.body, "forward", ast.FunctionDef)
     yield from _check_parameters("reference", forward, "Model.forward", inputs + 1, "self and one for each input")
+
+
+def _check_order(source: str, names: Sequence[str], has_model: bool) -> Iterator[SpecError]:
+    """Check that no parameter of the reference has the name of an input at another place.
+
+    Arguments go by position: swapped, the op would compute something else than its text says, and be admitted.
+    """
+    body = _body(source) or []
+    model = _last(body, "Model", ast.ClassDef) if has_model else None
+    entry, scope = ("forward", [] if model is None else model.body) if has_model else ("run", body)
+    function = _last(scope, entry, ast.FunctionDef)
+    if function is None:
+        return
+    parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)][1 if has_model else 0 :]
+    if any(found != name and found in names for found, name in zip(parameters, names, strict=False)):
+        found = f"{entry}({ast.unparse(function.args)}) in line {function.lineno}"
+        yield SpecError("reference", found, f"the inputs in their order, for they go by position: {', '.join(names)}")
 
 
 def _check_function(field: str, source: str, name: str, count: int, described: str) -> Iterator[SpecError]:

@@ -116,6 +116,7 @@ REFERENCE = "def run(x, rows, m):\n    return x\n"
         ("reference", "def forward(x): pass", "reference", "no function run", "run with 3 positional parameters"),
         ("reference", "def run(x, rows): pass", "reference", "run(x, rows) in line 1", "run with 3 positional"),
         ("reference", "def run(x, rows, m, *, k): pass", "reference", None, "run with 3 positional"),
+        ("reference", "def run(rows, x, m): pass", "reference", "run(rows, x, m) in line 1", "order, for they go by"),
         ("reference", "async def run(x, rows, m): pass", "reference", "no function run", "run with 3"),
         ("reference", 5, "reference", 5, "text"),
         ("init", [3], "reference", "no class Model", "a class Model"),

@@ -6,6 +6,10 @@ interface BadField {
   expected: unknown;
 }
 
+/** A value of an error as a person reads it: a sentence as it is, and [64] as a list. */
+export const inWords = (value: unknown): string =>
+  typeof value === "string" ? value : JSON.stringify(value ?? null);
+
 type ProblemDocument = components["schemas"]["ProblemDocument"];
 
 /** What the service answered instead of what was asked for (RFC 9457), or that it did not answer. */
@@ -28,7 +32,7 @@ export class ProblemError extends Error {
   /** The error of one field, for the Field that shows it. */
   of(field: string): string | undefined {
     const found = this.errors.find((error) => error.field === field);
-    return found && `found ${JSON.stringify(found.found ?? null)}, expected ${String(found.expected)}`;
+    return found && `found ${JSON.stringify(found.found ?? null)}, expected ${inWords(found.expected)}`;
   }
 
   static unreachable(cause: unknown): ProblemError {

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { asProblem } from "../api/problem";
+import { asProblem, inWords } from "../api/problem";
 import { Button } from "./Button";
 import styles from "./Notices.module.css";
 import { Untrusted } from "./Untrusted";
@@ -41,12 +41,12 @@ export function ErrorNotice({ error, what, safe, onRetry }: ErrorNoticeProps) {
       {problem.errors.length > 0 ? (
         <ul className={styles.fields}>
           {problem.errors.map((field) => (
-            <li key={`${field.field}:${String(field.expected)}`}>
+            <li key={`${field.field}:${inWords(field.expected)}`}>
               <code>
                 <Untrusted text={field.field} />
               </code>
               : found <Untrusted text={JSON.stringify(field.found ?? null)} />, expected{" "}
-              <Untrusted text={String(field.expected)} />
+              <Untrusted text={inWords(field.expected)} />
             </li>
           ))}
         </ul>

@@ -12,7 +12,7 @@ const OP: Column<KernelSummary> = {
   key: "op",
   header: "Kernel",
   cell: (row) => (
-    <div className={styles.stacked}>
+    <div className={styles.op}>
       <Link to={`/kernels/${encodeURIComponent(row.id)}`} className={styles.name}>
         <Untrusted text={row.op_name} />
       </Link>

@@ -46,19 +46,21 @@ function DeviceCard({ device }: { device: Device }) {
             ))}
           </dl>
         </section>
-        <section>
-          <h3>Measured rates</h3>
-          <dl className={styles.facts}>
-            {device.rates.map(({ arithmetic, gflops }) => (
-              <div key={arithmetic}>
-                <dt>
-                  <Untrusted text={format.words(arithmetic)} />
-                </dt>
-                <dd>{format.rate(gflops * 1e9, "FLOP/s")}</dd>
-              </div>
-            ))}
-          </dl>
-        </section>
+        {device.rates.length > 0 && (
+          <section>
+            <h3>Measured rates</h3>
+            <dl className={styles.facts}>
+              {device.rates.map(({ arithmetic, gflops }) => (
+                <div key={arithmetic}>
+                  <dt>
+                    <Untrusted text={format.words(arithmetic)} />
+                  </dt>
+                  <dd>{format.rate(gflops * 1e9, "FLOP/s")}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
+        )}
         <section>
           <h3>What it is</h3>
           <dl className={styles.facts}>
