@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
+from torch import fx
 from torch._inductor import metrics
 
 import warpsmith
 from tests.unit.optimize.test_compiled_masks import captured
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.workers.optimize.compiled import inductor as lowered
+from warpsmith.workers.optimize.compiled import places
+from warpsmith.workers.optimize.sought import Sought
+
+if TYPE_CHECKING:
+    from warpsmith.workers.optimize.compiled.served import Served
 
 if os.environ.get("CI") == "true":
     import transformers
@@ -139,6 +148,31 @@ def test_models_of_transformers_with_nothing_hidden_need_no_mask(name: str, conf
         torch.testing.assert_close(found, run(ids))
     assert len(graphs) == 1  # no graph breaks
     assert [place.means for place in places] == ["causal"] * masks
+
+
+@inductor
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning")
+def test_the_activation_of_a_mixture_of_experts_is_a_place_at_each_width() -> None:
+    """Its halves are cut by a number: that of the width at which the op was traced is another one."""
+    op = load_op(Path(__file__).parents[2] / "examples" / "silu_and_mul.yaml")
+    source: dict[str, Any] = {}
+    exec(op.reference, source)
+    wanted = Sought(op, source["run"], Target.parse("cpu"))
+    seen: list[fx.Graph] = []
+
+    def backend(graph: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
+        seen.append(lowered.operators_of(graph, inputs).graph)
+        return graph
+
+    experts: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 1}
+    for width in (24, 16):
+        config = transformers.Qwen3MoeConfig(**SMALL | experts, moe_intermediate_size=width)
+        model = transformers.Qwen3MoeForCausalLM(config).eval().to(torch.bfloat16)
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(model, backend=backend)(torch.randint(0, 50, (1, 6)), use_cache=False)
+        found = places.find(seen.pop(), [cast("Served", wanted)])
+        assert [region.shapes for region in found.regions] == [f"12x{2 * width}"]
 
 
 def test_a_mask_that_hides_padding_stays() -> None:
