@@ -26,8 +26,9 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import inductor, match
+from .patterns import Lead
 from .places import Region, laid_out
-from .served import Rows
+from .served import Rows, Shapes
 
 if TYPE_CHECKING:
     from .bag_kernel import Mode, Part, Plan
@@ -277,6 +278,9 @@ class Bags(Rows):
         from .bag_kernel import operator as found  # noqa: PLC0415 - as above
 
         return found
+
+    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> None:
+        """Return None: its places are found as concatenations, not as a reference's graph."""
 
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
         """Return no axes: none of its tensors is looked at by name."""

@@ -267,11 +267,12 @@ def _agrees(region: Region) -> bool:
     Where sizes vary from call to call it must have the same on others: an integer that they decide is none.
     """
     kernel, tensors = region.kernel, region.tensors
-    leads = [SOME[:1]]
+    leads: list[Lead] = [SOME[:1]]
     if kernel.leading is not None:
         own = kernel.lead(tensors[0])
         vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
-        leads = list(dict.fromkeys((own, tuple(size + more for size, more in zip(own, vary, strict=True)))))
+        more = tuple(size + one for size, one in zip(own, vary, strict=True))
+        leads = list(dict.fromkeys((own, more)))
     shapes = kernel.behind_rows(tensors)
     patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
     return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
