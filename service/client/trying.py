@@ -13,7 +13,7 @@ from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.tries import TryDocument, TrySummary
 from warpsmith.workers.llm.base import ModelReply
 from warpsmith.workers.llm.reply.extract import blocks, defines_run
-from warpsmith.workers.llm.reply.parsing import Unreadable, code, ideas, lessons
+from warpsmith.workers.llm.reply.parsing import Unreadable, code, find_unusable_ideas, ideas, lessons
 from warpsmith.workers.search.tree import ENDED
 
 POLL_S = 0.2
@@ -29,11 +29,17 @@ def read_candidate_text(text: str) -> str:
 
 
 def find_fault(kind: str, text: str) -> str | None:
-    """Return why a reply is no answer to an ask of this kind; None where the search can read it."""
+    """Return why a reply is no answer to an ask of this kind; None where the search can read all of it.
+
+    A search goes on with the ideas that it can use. Who wrote the others would not learn of it.
+    """
     reply = ModelReply(text, None, None, None, None, None, 0.0)
     try:
         if kind == "ideate":
             ideas(reply, 1)
+            if unusable := find_unusable_ideas(reply):
+                said = "; ".join(unusable[:3])
+                return f"{len(unusable)} of the ideas cannot be used: {said}. --as-is sends the rest."
         elif kind == "reflect":
             lessons(reply)
         else:
