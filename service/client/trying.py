@@ -37,7 +37,7 @@ def find_fault(kind: str, text: str) -> str | None:
     try:
         if kind == "ideate":
             ideas(reply, 1)
-            if unusable := find_unusable_ideas(reply):
+            if unusable := find_left_out(kind, text):
                 said = "; ".join(unusable[:3])
                 return f"{len(unusable)} of the ideas cannot be used: {said}. --as-is sends the rest."
         elif kind == "reflect":
@@ -47,6 +47,16 @@ def find_fault(kind: str, text: str) -> str | None:
     except Unreadable as unreadable:
         return unreadable.problem
     return None
+
+
+def find_left_out(kind: str, text: str) -> list[str]:
+    """Return why each idea of a reply that the search leaves out cannot be used; nothing of other kinds of reply."""
+    if kind != "ideate":
+        return []
+    try:
+        return find_unusable_ideas(ModelReply(text, None, None, None, None, None, 0.0))
+    except Unreadable:  # nothing of it can be read: the search says so, and asks again
+        return []
 
 
 def find_search_of_op(client: Client, op: Op) -> str:

@@ -17,7 +17,7 @@ from tests.support.api_support import application, seed, served, settings_for
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.api.auth import create_key
 from warpsmith.service.cli import run
-from warpsmith.service.client.trying import find_fault
+from warpsmith.service.client.trying import find_fault, find_left_out
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 
@@ -178,6 +178,7 @@ def test_an_idea_that_the_search_would_leave_out_is_named() -> None:
     fault = find_fault("ideate", json.dumps([good, good | {"title": "Wide", "technique": "vectorize"}]))
     assert fault is not None
     assert "1 of the ideas cannot be used: 'Wide' has technique 'vectorize', expected one of memory_access" in fault
+    assert find_left_out("code", "```python\nx = 1\n```") == find_left_out("ideate", "none") == []
 
 
 def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> None:
