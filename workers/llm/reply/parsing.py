@@ -72,7 +72,7 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
 
 
 def find_unusable_ideas(reply: ModelReply) -> list[str]:
-    """Return why each idea that `ideas` would leave out cannot be used, in order.
+    """Return why each idea of `reply` that `ideas` cannot use is left out, in order.
 
     Raises Unreadable where the reply holds no answer at all.
     """
