@@ -44,6 +44,8 @@ def _refuse(client: Client, op: str, target: str | None, field: str) -> NoReturn
     names = sorted({item.op_name for item in client.kernels()})
     hint = "; a search is exported with --format pool" if op.startswith("sr_") and field == "KERNEL|OP" else ""
     known = ", ".join(names) or "there is none yet"
+    if client.ops(name=op, most=1):
+        misuse(field, op, f"an op with a kernel: no search of {op} has kept one; warpsmith searches --op {op}")
     misuse(field, op, f"a kernel's id (kn_...) or an op with a kernel: {known}{hint}{suggest(op, names)}")
 
 

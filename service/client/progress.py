@@ -33,6 +33,8 @@ LONGEST_TITLE = 60
 LONGEST_REASON = 100
 LONGEST_UNTIMED = 300
 VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta", "ambiguous": "yellow"}
+REPAIRING = ("coding", "coded", "judging")
+"""States of a node with a verdict whose code is written or judged again."""
 ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched", "joined": "joined"}
 
 
@@ -42,6 +44,9 @@ def describe_outcome(node: NodeSummary, *, ended: bool = False) -> str:
         return f"accepted {format_ratio(node.score, node.ci95)}"
     reason = f" ({shorten(node.reason, LONGEST_REASON)})" if node.reason else ""
     if node.verdict is not None:
+        if node.state in REPAIRING:  # the verdict is of the code before: a repair counts once it is judged
+            under_way = "" if ended else f", repair {node.repairs} under way"
+            return f"{node.verdict} at {node.gate}{format_repairs(node.repairs - 1)}{under_way}{reason}"
         return f"{node.verdict} at {node.gate}{format_repairs(node.repairs)}{reason}"
     if ended and node.state == "planned":
         return "not tried"

@@ -13,7 +13,7 @@ from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.tries import TryDocument, TrySummary
 from warpsmith.workers.llm.base import ModelReply
 from warpsmith.workers.llm.reply.extract import blocks, defines_run
-from warpsmith.workers.llm.reply.parsing import Unreadable, code, ideas, lessons
+from warpsmith.workers.llm.reply.parsing import Unreadable, code, find_unusable_ideas, ideas, lessons
 from warpsmith.workers.search.tree import ENDED
 
 POLL_S = 0.2
@@ -29,11 +29,17 @@ def read_candidate_text(text: str) -> str:
 
 
 def find_fault(kind: str, text: str) -> str | None:
-    """Return why a reply is no answer to an ask of this kind; None where the search can read it."""
+    """Return why a reply is no answer to an ask of this kind; None where the search can read all of it.
+
+    A search goes on with the ideas that it can use. Who wrote the others would not learn of it.
+    """
     reply = ModelReply(text, None, None, None, None, None, 0.0)
     try:
         if kind == "ideate":
             ideas(reply, 1)
+            if unusable := find_left_out(kind, text):
+                said = "; ".join(unusable[:3])
+                return f"{len(unusable)} of the ideas cannot be used: {said}. --as-is sends the rest."
         elif kind == "reflect":
             lessons(reply)
         else:
@@ -41,6 +47,16 @@ def find_fault(kind: str, text: str) -> str | None:
     except Unreadable as unreadable:
         return unreadable.problem
     return None
+
+
+def find_left_out(kind: str, text: str) -> list[str]:
+    """Return why each idea of a reply that the search leaves out cannot be used; nothing of other kinds of reply."""
+    if kind != "ideate":
+        return []
+    try:
+        return find_unusable_ideas(ModelReply(text, None, None, None, None, None, 0.0))
+    except Unreadable:  # nothing of it can be read: the search says so, and asks again
+        return []
 
 
 def find_search_of_op(client: Client, op: Op) -> str:

@@ -96,6 +96,7 @@ class Answered(BaseModel):
     compiled: TryReport | None = Field(
         None, description="Of code: what gate and compiler say, where a judge of the target is up"
     )
+    left_out: list[str] = Field(description="Of ideas: each that cannot be used and was left out, with why")
     next: str
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from warpsmith.kernels_db.job.languages import NAMED
-from warpsmith.service.client.trying import ENDS, await_try, try_reply
+from warpsmith.service.client.trying import ENDS, await_try, find_left_out, try_reply
 from warpsmith.service.documents.tries import TryDocument
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.read_tools import SearchId, advise, summarise_progress
@@ -147,7 +147,8 @@ class Answering:
     ) -> Answered:
         """Answer an ask. The first answer counts; the same one again is no error.
 
-        A reply that cannot be read is asked for again, as a new ask that says what was wrong. Of code, `compiled` says
+        A reply that cannot be read is asked for again, as a new ask that says what was wrong; of several ideas the
+        search goes on with those that it can use, and `left_out` names the others. Of code, `compiled` says
         within seconds what gate and compiler find. The judge compiles, checks and times the code of an answer:
         list_asks with wait_s waits for the next ask, and read_node shows the
         verdict."""
@@ -160,6 +161,7 @@ class Answering:
             node_id=ask.node_id,
             state=ask.state,
             compiled=None if compiled is None else report_try(compiled),
+            left_out=find_left_out(ask.kind, reply),
             next=f"list_asks(search_id={ask.search_id!r}, wait_s=60) for the next ask; "
             f"read_node(node_id={ask.node_id!r}) for the verdict once it is judged.",
         )

@@ -16,7 +16,7 @@ from warpsmith.service.cli.output import plain, print_json, say, tell
 from warpsmith.service.cli.search_argument import EXPECTED, find_search_id
 from warpsmith.service.client.errors import MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.trying import find_fault, try_reply
+from warpsmith.service.client.trying import ENDS, find_fault, try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
@@ -85,7 +85,7 @@ def tell_reply(
         float, typer.Option(min=0.0, help="Seconds to wait for the gate's and the compiler's word on code; 0: none.")
     ] = 15.0,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Send also what cannot be read as an answer; the search asks again.")
+        bool, typer.Option("--as-is", help="Send also what cannot be read; where nothing can, the search asks again.")
     ] = False,
     url: Url = None,
     key: Key = None,
@@ -93,8 +93,8 @@ def tell_reply(
 ) -> None:
     """Answer an ask. The first answer counts; the same one again is no error.
 
-    What cannot be read as an answer is refused, and the ask stays open. Code is compiled at once, where a judge of the
-    target is up: what the gate or the compiler refuses is said here.
+    What cannot be read as an answer is refused, a single idea of several too, and the ask stays open. Code is compiled
+    at once, where a judge of the target is up: what the gate or the compiler refuses is said here.
     """
     text = _read_reply(reply)
     with connected(url, key) as client:
@@ -108,6 +108,8 @@ def tell_reply(
     tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
     if compiled is not None:
         print_try(compiled)
+        if compiled.state not in ENDS:
+            say(f"the judge is busy: warpsmith node {compiled.node_id} shows what it found")
 
 
 def _require_answer(client: Client, ask_id: str, text: str) -> None:
@@ -122,8 +124,8 @@ def _require_answer(client: Client, ask_id: str, text: str) -> None:
     if fault is not None:
         wanted = ANSWERS.get(ask.kind, "code")
         raise CommandError(
-            f"FILE: found no {wanted}, which ask {ask.id} wants: {clean_line(fault, LONGEST_FAULT)} The ask is still "
-            f"open. Its prompt ends with the form: warpsmith ask {ask.id}",
+            f"FILE: found not the {wanted} that ask {ask.id} wants: {clean_line(fault, LONGEST_FAULT)} The ask is "
+            f"still open. Its prompt ends with the form: warpsmith ask {ask.id}",
             MISUSE,
         )
 

@@ -263,6 +263,9 @@ def merge(
                 if content.strip():
                     found = client.merge_verdicts(content).lines
                     merged_lines += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
+    if not merged_lines:
+        where = " ".join(map(str, directories))
+        raise CommandError(f"DIR: found no verdicts in {where}, expected at least one", MISUSE)
     report = MergeReport.of([line for _, line in merged_lines])
     if as_json:
         lines_of_files = [
@@ -302,7 +305,7 @@ def _print_report(report: MergeReport, merged_lines: list[tuple[Path, MergedLine
     }
     rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
-    tell(f"{merged}{rest}" if report.lines else f"no verdicts in {' '.join(map(str, directories))}")
+    tell(f"{merged}{rest}")
     of_steps = [line for line in report.lines if line.of == "step"]
     for search_id in sorted({line.search_id for line in of_steps if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")

@@ -132,7 +132,7 @@ def _from_here(path: Path) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.:])\s", text, maxsplit=1)[0]
+    return re.split(r"(?<=[.:])\s", text, maxsplit=1)[0].rstrip(".:")
 
 
 @app.command("list")
@@ -143,7 +143,8 @@ def list_ops(url: Url = None, key: Key = None, as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
+    names = max((len(item.name) for item in found), default=0)
     for item in found:
-        tell(f"{item.id}  {item.name:24} {item.digest[:12]}")
+        tell(f"{item.id}  {item.name:{names}}  {item.digest[:12]}")
     if not found:
         say("no ops yet: a search stores its op")

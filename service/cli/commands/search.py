@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +30,9 @@ from warpsmith.service.client.progress import (
     describe_untimed,
 )
 from warpsmith.service.documents.figures import format_dollars, format_duration, format_limits
-from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
+from warpsmith.service.documents.searches import EstimateDocument, SearchDocument, SearchSummary
 from warpsmith.service.local.named_ops import read_op_file, require_op
+from warpsmith.workers.search.tree import ENDED
 
 
 def search(
@@ -204,17 +206,25 @@ def searches(
         found = client.searches(most=None, **filters)
         if op is not None and not found:
             require_op(client, op, "--op")
-    if as_json:
-        print_json(found)
-        return
+        if as_json:
+            print_json(found)
+            return
+        unserved = _find_unserved_targets(client, found)
     for item in found:
         best = f"{item.best_score:.2f}x" if item.best_score is not None else "-"
-        about = "  ".join(filter(None, (item.model_name or item.provider, item.name, ", ".join(item.tags))))
+        wait = "no live judge worker for its target" if item.state not in ENDED and item.target in unserved else None
+        about = "  ".join(filter(None, (item.model_name or item.provider, item.name, ", ".join(item.tags), wait)))
         tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best:7}  {about}")
     if not found and (state or op or target or tag or text or archived):
         say("no search matches")
     elif not found:
         say("no searches yet: warpsmith search examples/layer_norm.yaml")
+
+
+def _find_unserved_targets(client: Client, found: Sequence[SearchSummary]) -> set[str]:
+    """Return the targets of open searches that no live judge worker serves."""
+    targets = {item.target for item in found if item.state not in ENDED}
+    return targets and targets - {each.target for each in client.workers() if each.alive and each.role == "judge"}
 
 
 def tree(

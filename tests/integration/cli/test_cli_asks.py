@@ -17,7 +17,7 @@ from tests.support.api_support import application, seed, served, settings_for
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.api.auth import create_key
 from warpsmith.service.cli import run
-from warpsmith.service.client.trying import find_fault
+from warpsmith.service.client.trying import find_fault, find_left_out
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 
@@ -140,7 +140,7 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(
     for content, message in (
         (b" \n", "a reply that is not empty"),
         (b"\xff", "text in UTF-8 (invalid start byte at byte 0)"),
-        (b"hello", "FILE: found no code, which ask ak_0 wants: There is no fenced code block in the reply"),
+        (b"hello", "FILE: found not the code that ask ak_0 wants: There is no fenced code block in the reply"),
         (b"```python\nx = 1\n```", "No code block defines the entry point `def run(...)`"),
     ):
         reply.write_bytes(content)
@@ -171,6 +171,14 @@ def test_what_cannot_be_read_is_sent_as_it_is_where_that_is_asked_for(desk: Desk
 def test_an_answer_is_read_as_what_was_asked_for(kind: str, good: str) -> None:
     assert find_fault(kind, good) is None
     assert find_fault(kind, "Let me think about it.") is not None
+
+
+def test_an_idea_that_the_search_would_leave_out_is_named() -> None:
+    good = {"technique": "fusion", "title": "One pass", "mechanism": "Read once."}
+    fault = find_fault("ideate", json.dumps([good, good | {"title": "Wide", "technique": "vectorize"}]))
+    assert fault is not None
+    assert "1 of the ideas cannot be used: 'Wide' has technique 'vectorize', expected one of memory_access" in fault
+    assert find_left_out("code", "```python\nx = 1\n```") == find_left_out("ideate", "none") == []
 
 
 def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ def test_there_and_back(said: Any, tmp_path: Path) -> None:
 
     code, _, err = said("merge", str(directory))
     assert (code, "found no verdicts.jsonl" in err) == (2, True)
+    (directory / "verdicts.jsonl").touch()  # a judge that found no device leaves it empty
+    code, out, err = said("merge", str(directory))
+    assert (code, out, f"DIR: found no verdicts in {directory}, expected" in err) == (2, "", True)
     line = json.dumps(lie_in(directory))
     verdicts = directory / "verdicts.jsonl"
     verdicts.write_text(line.replace('"signature": "', '"signature": "0')[:-1] + "}\n" + line + "\n" + line[:99])

@@ -30,7 +30,8 @@ def test_a_search_is_labelled_and_found(said: Any) -> None:
     )
     document = json.loads(said("label", "sr_seed", "--untag", "h100", "--notes", "try again", "--json")[1])
     assert (document["name"], document["tags"], document["notes"]) == ("Long rows", ["paper"], "try again")
-    assert "Long rows  paper" in said("searches", "--tag", "paper", "--sort", "time", "--ascending")[1]
+    listed = said("searches", "--tag", "paper", "--sort", "time", "--ascending")[1]
+    assert "Long rows  paper  no live judge worker for its target" in listed
     assert [row["id"] for row in json.loads(said("searches", "--text", "again", "--json")[1])] == ["sr_seed"]
     assert "no search matches" in said("searches", "--tag", "absent")[2]
 

@@ -124,6 +124,14 @@ def test_kernels_of_two_ops_of_one_name_are_not_compared(place: Any, tmp_path: P
     assert (code, "--target: found 'cuda:sm_90', expected one that add_relu has a kernel for: cpu:" in err) == (2, True)
 
 
+def test_an_op_whose_searches_kept_no_kernel_is_no_unknown_one(place: Any, tmp_path: Path) -> None:
+    said, db = place
+    with db.writing() as session:
+        add_op(session, load_op(list_examples()["softmax"]))
+    code, _, err = said("export", "softmax", "--output", str(tmp_path / "out"))
+    assert (code, "expected an op with a kernel: no search of softmax has kept one; warpsmith" in err) == (2, True), err
+
+
 def test_an_agent_names_ops_alike(place: Any) -> None:
     _, db = place
     with Client(os.environ["WARPSMITH_URL"]) as client:

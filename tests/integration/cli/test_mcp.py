@@ -158,6 +158,15 @@ def test_a_search_is_submitted_by_name_id_object_and_text(place: Place) -> None:
     assert twice[0] == twice[1]
 
 
+def test_an_idea_that_the_search_leaves_out_is_named(place: Place, waiting: AskRow) -> None:
+    with place.db.writing() as session:
+        session.get_one(AskRow, waiting.id).kind = "ideate"
+    good = {"technique": "fusion", "title": "One pass", "mechanism": "Read once."}
+    reply = json.dumps([good, good | {"title": "Wide", "technique": "vectorize"}])
+    [left] = place.agent.call("answer_ask", ask_id=waiting.id, reply=reply)["left_out"]
+    assert "'Wide' has technique 'vectorize', expected one of memory_access" in left
+
+
 def test_an_ask_is_listed_read_and_answered(place: Place, waiting: AskRow) -> None:
     listed = place.agent.call("list_asks", search_id="sr_seed")
     assert [item["id"] for item in listed["asks"]] == [waiting.id]
@@ -168,6 +177,7 @@ def test_an_ask_is_listed_read_and_answered(place: Place, waiting: AskRow) -> No
     answered = place.agent.call("answer_ask", ask_id=waiting.id, reply="code", answered_by="ada")
     assert (answered["state"], answered["node_id"]) == ("answered", "nd_bad")
     assert place.agent.call("answer_ask", ask_id=waiting.id, reply="code") == answered
+    assert answered["left_out"] == []
     refused = place.agent.refused("answer_ask", ask_id=waiting.id, reply="other")
     assert "found answered, expected open; the first answer stands, by ada at" in refused
     assert "nothing waits for its answer" in place.agent.call("get_ask", ask_id=waiting.id)["next"]

@@ -18,6 +18,7 @@ from warpsmith.service.client.progress import (
     build_result_rows,
     build_result_table,
     build_tree,
+    describe_outcome,
     describe_spend,
     describe_time_left,
     describe_untimed,
@@ -355,3 +356,11 @@ def test_shortened_text_is_one_line_of_bounded_length(text: str, length: int) ->
     line = shorten(text, length)
     assert len(line) <= length
     assert "\n" not in line
+
+
+def test_a_repair_counts_once_it_is_judged() -> None:
+    wrong = node(3, 0, verdict="rejected", gate="screen", reason="wrong", repairs=1)
+    assert describe_outcome(wrong) == "rejected at screen after 1 repair (wrong)"
+    again = wrong.model_copy(update={"state": "coding"})
+    assert describe_outcome(again) == "rejected at screen, repair 1 under way (wrong)"
+    assert describe_outcome(again, ended=True) == "rejected at screen (wrong)"

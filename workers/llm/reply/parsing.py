@@ -63,11 +63,28 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
 
     Readable ones count even when others are not, or the end was cut off.
     """
-    text = _answer(reply)
+    found, problems = _read_ideas(_answer(reply), expected)
+    if found:
+        return found
+    if problems:
+        raise Unreadable(f"No usable idea among {len(problems)}: {'; '.join(problems[:3])}.")
+    raise _no_list(reply, _answer(reply), "idea")
+
+
+def find_unusable_ideas(reply: ModelReply) -> list[str]:
+    """Return why each idea of `reply` that `ideas` cannot use is left out, in order.
+
+    Raises Unreadable where the reply holds no answer at all.
+    """
+    return _read_ideas(_answer(reply), None)[1]
+
+
+def _read_ideas(text: str, most: int | None) -> tuple[list[Idea], list[str]]:
+    """Return at most `most` usable ideas, and what is wrong with each of the others that come before the last."""
     found: list[Idea] = []
     problems: list[str] = []
     for entry in objects(text, _IDEA_KEYS):
-        if len(found) == expected:
+        if len(found) == most:
             break
         try:
             idea = _idea(entry)
@@ -76,11 +93,7 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
             continue
         if idea["title"].lower() not in {other["title"].lower() for other in found}:
             found.append(idea)
-    if found:
-        return found
-    if problems:
-        raise Unreadable(f"No usable idea among {len(problems)}: {'; '.join(problems[:3])}.")
-    raise _no_list(reply, text, "idea")
+    return found, problems
 
 
 def lessons(reply: ModelReply) -> list[Lesson]:
