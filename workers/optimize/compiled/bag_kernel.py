@@ -101,12 +101,12 @@ def _of(values, part, PARTS: tl.constexpr):  # type: ignore[no-untyped-def]
     return found
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _larger(one, other):  # type: ignore[no-untyped-def]
     return tl.maximum(one, other)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _told(offsets, count, length, bag, bags):  # type: ignore[no-untyped-def]
     """Return where bags begin and end: by offsets where the length is negative."""
     told = (bag < bags) & (length < 0)
