@@ -153,7 +153,8 @@ def ablate(
     fast = how.optimized(user, kernels)
     results: dict[str, Ran] = {MODEL: before, ALL: comparing.run(user.module, user.inputs, fast)}
     places = list(_places(fast, kernels))
-    names = list(dict.fromkeys(place["kernel"] for place in places if place["replaced"]))
+    given = {each.name for each in kernels}  # grouped bags are among the rewrites, and in every variant
+    names = [name for name in dict.fromkeys(each["kernel"] for each in places if each["replaced"]) if name in given]
     calls: dict[str, Callable[..., Any]] = {MODEL: user.module, **({ALL: fast} if names else {})}
     sets = _sets(names)
     say(f"compiling {len(sets) + 1} variants more")

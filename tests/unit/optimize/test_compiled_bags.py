@@ -34,7 +34,7 @@ def rewritten(model: Model, *inputs: torch.Tensor) -> tuple[list[Any], list[str]
         regions = bags.find(traced.graph)
         put(traced.graph, regions)
         traced.recompile()
-        plans.extend(region.kernel.plan for region in regions if isinstance(region.kernel, bags.Bags))
+        plans.extend(region.kernel.plan for region in regions if isinstance(region, BagRegion))
         operators.extend(str(node.target) for node in traced.graph.nodes if node.op == "call_function")
         return traced
 

@@ -298,6 +298,10 @@ class Bags(Rows):
         """Return a context for calls that nothing compares: none of its calls are."""
         return nullcontext()
 
+    def integers(self, position: int) -> range | None:
+        """Return None: which integers make sense is its places' to say."""
+        return None
+
     def outside(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
         """Return None: a place whose tensors it does not take is none."""
         return None
@@ -316,7 +320,8 @@ class Bags(Rows):
         found = self.call(list(tensors), self._written)
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
             return f"its result is {found.dtype} {list(found.shape)}, expected {wanted.dtype} {list(wanted.shape)}"
-        apart = int(((found != wanted) & ~(found.isnan() & wanted.isnan())).sum())
+        bits = torch.int32 if found.element_size() == 4 else torch.int16
+        apart = int(((found.view(bits) != wanted.view(bits)) & ~(found.isnan() & wanted.isnan())).sum())
         return f"{apart} of {found.numel()} elements are not PyTorch's" if apart else None
 
 
@@ -340,7 +345,10 @@ class BagRegion(Region):
 
     @functools.cached_property
     def _tables(self) -> list[int]:
-        return sorted({part.table for part in self.kernel.plan.parts if part.mode != "copy"})
+        """Of which a call reads some rows: what is copied is read whole."""
+        parts = self.kernel.plan.parts
+        copied = {part.table for part in parts if part.mode == "copy"}
+        return sorted({part.table for part in parts} - copied)
 
     @property
     def shapes(self) -> str:

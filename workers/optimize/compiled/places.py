@@ -101,11 +101,8 @@ class Region:
         its op's workloads say something of it (a position in a cache). even: as a call commonly has them.
         """
         like = self.laid[position]
-        if isinstance(self.kernel, Served) and math.prod(like.shape) == 1:
-            known = self.kernel.kernel.integers(position)
-            if known is not None:
-                return torch.randint(known.start, known.stop, like.shape, device=like.device)
-        return None
+        known = self.kernel.kernel.integers(position) if math.prod(like.shape) == 1 else None
+        return None if known is None else torch.randint(known.start, known.stop, like.shape, device=like.device)
 
     @property
     def read_bytes(self) -> int | None:
