@@ -51,6 +51,30 @@ def test_results_are_held_against_float64() -> None:
     assert not compared(endless, spoiled, exact).agrees, "the model's own infinity allows nothing"
 
 
+class Scores(nn.Module):
+    """A layer whose results are float32 whatever it computes in, as logits often are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).float()
+
+
+def test_scores_in_float32_are_exact_beside_a_model_in_half_precision_alone() -> None:
+    torch.manual_seed(0)
+    model, x = Scores(), torch.randn(8, 64)
+    assert comparing.exact(model, Inputs((x,), {})) is None, "float32 is as coarse as the model"
+    half, inputs = model.to(torch.bfloat16), Inputs((x.to(torch.bfloat16),), {})
+    before = comparing.run(half, inputs)
+    after = Ran(before.result * (1 + 2**-9), before.state)
+    found = comparing.compare(before, after, comparing.exact(half, inputs))
+    assert (found.agrees, found.reference) == (True, "float64")
+    wrong = comparing.compare(before, Ran(before.result * 1.1, before.state), comparing.exact(half, inputs))
+    assert not wrong.agrees
+
+
 def test_each_result_is_held_against_its_own_limit() -> None:
     exact = torch.randn(50, dtype=torch.float64)
     rough, fine = exact.float() * 1.01, exact.float()

@@ -18,6 +18,8 @@ from .inputs import Inputs
 WIDER = 3.0
 FACTOR = 4.0
 """Results may be as wrong as FACTOR times the model's own error against float64, WIDER as wide: the rule of exports."""
+FINER = 2.0**-12
+"""Roundoff of a result beside that of a model's weights: with less the result is exact beside the model's own."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -99,7 +101,11 @@ def _owned(leaf: Any) -> Any:
 
 
 def exact(model: nn.Module, inputs: Inputs) -> Ran | None:
-    """Run the model with everything floating in float64; None where it cannot be run so."""
+    """Run the model with everything floating in float64; None where it cannot be run so.
+
+    A model whose weights are all in half precision may make float32 of its results, as many do of logits.
+    """
+    own = min((torch.finfo(value.dtype).eps for value in floats(list(model.parameters()))), default=0.0)
     try:
         wide = copy.deepcopy(model).double()
         given = Inputs(*pytree.tree_map(_widened, (inputs.args, dict(inputs.kwargs))))
@@ -107,7 +113,8 @@ def exact(model: nn.Module, inputs: Inputs) -> Ran | None:
             found = run(wide, given)
     except Exception:  # noqa: BLE001 - a model may hold to a dtype in any way
         return None
-    return found if all(value.dtype is torch.float64 for value in floats(found)) else None
+    fine = (value.dtype is torch.float64 or torch.finfo(value.dtype).eps <= FINER * own for value in floats(found))
+    return found if all(fine) else None
 
 
 def compare(before: Ran, after: Ran, wide: Ran | None) -> Comparison:
