@@ -242,15 +242,14 @@ def test_a_request_for_code_has_the_advice_on_its_ideas_technique_alone(play: pr
     text = build(context("code", idea=idea, parent=None)).messages[1]["content"]
     assert play.advice["cpu"] in text
     on_a_kernel = build(context("code", idea=idea)).messages[1]["content"]
-    assert f"General advice on `{play.technique}`" in on_a_kernel
-    assert play.first("cpu") in on_a_kernel
+    assert "General advice" not in on_a_kernel
     assert play.advice["cpu"] not in on_a_kernel
     assert not any(other.advice["cpu"] in text for other in prompts.playbook() if other != play)
 
 
 def test_an_idea_of_no_known_technique_gets_no_advice() -> None:
     for idea in (None, {**IDEA, "technique": "something else"}):
-        assert "General advice" not in build(context("code", idea=idea)).messages[1]["content"]
+        assert "General advice" not in build(context("code", idea=idea, parent=None)).messages[1]["content"]
 
 
 def test_the_playbook_has_one_play_for_each_technique() -> None:
@@ -522,6 +521,12 @@ def test_a_shape_that_follows_from_no_axis_is_told_with_its_workload() -> None:
     inputs = [item.model_copy(update={"shape": None}) if item.name == "x" else item for item in spec.inputs]
     first = facts.workload_lines(spec.model_copy(update={"inputs": inputs}), workloads(spec))[0]
     assert first.startswith("`decode` (bench): tokens=16, hidden=4096; x [16, 4096]; at least")
+
+
+def test_how_far_the_host_may_fall_behind_is_what_the_judge_grants_a_call() -> None:
+    page = (DIRECTORY.parents[1] / "docs" / "judge.md").read_text(encoding="utf-8")
+    assert "0.65 ms and 0.16 ms for each call, until the host has launched all of it" in " ".join(page.split())
+    assert "only where it takes more than some 0.16 ms a call" in prompt("ideate_cuda")
 
 
 def test_the_versions_that_build_and_run_a_candidate_are_told() -> None:

@@ -74,11 +74,10 @@ def shown_compile(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> di
 
 
 def list_resources(built: Mapping[str, Any]) -> list[str]:
-    """List the resources of kernels, in a few words each, by a compile report.
+    """List the resources of the kernel with the most registers, of those that are launched, by a compile report.
 
-    Grid and block of the first launch where launches are known, the configuration of the first compilation in Triton,
-    registers, spills, shared memory. Of those that are launched, those with the most registers where there are more
-    than a few.
+    In a few words: grid and block of its first launch where launches are known, the configuration of its first
+    compilation in Triton, registers, spills, shared memory. Empty where no kernel has registers.
     """
     launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
     kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}

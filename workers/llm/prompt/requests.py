@@ -327,7 +327,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_common(context),
         **_measured(context),
         "idea": context.idea if parent is None else _without_promises(context.idea),
-        "play": _play(context.idea),
+        "play": _play(context.idea) if parent is None else None,
         "exemplars": exemplars(context.exemplars[: most_exemplars(context)], with_code=True),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": None if parent is None else shown_node(parent, context.workloads),
