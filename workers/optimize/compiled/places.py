@@ -181,17 +181,17 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
             for kernel in kernels
             for lead, device in leads(read, kernel, operators)
         ]
-    for kernel, lead, pattern in patterns:
-        if pattern is None or not operators_of(pattern) <= operators:
-            continue
+        for kernel, lead, pattern in patterns:
+            if pattern is None or not operators_of(pattern) <= operators:
+                continue
 
-        def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
-            region = Region(kernel, one)
-            if (why := _unfit(region, lead)) is not None:
-                found.misses.append((region, why))
-            return why is None
+            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
+                region = Region(kernel, one)
+                if (why := _unfit(region, lead)) is not None:
+                    found.misses.append((region, why))
+                return why is None
 
-        found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
+            found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
@@ -220,11 +220,11 @@ def _agrees(region: Region) -> bool:
     Where sizes vary from call to call it must have the same on others: an integer that they decide is none.
     """
     kernel, tensors = region.kernel, region.tensors
-    leads = [SOME[:1]]
+    leads: list[Lead] = [SOME[:1]]
     if kernel.leading is not None:
         own = kernel.lead(tensors[0])
         vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
-        leads = list(dict.fromkeys((own, tuple(size + more for size, more in zip(own, vary, strict=True)))))
+        leads = [own, tuple(size + more for size, more in zip(own, vary, strict=True))] if any(vary) else [own]
     shapes = kernel.behind_rows(tensors)
     patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
     return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
