@@ -79,8 +79,9 @@ def test_halves_are_halves_at_every_width(width: int) -> None:
         lambda x: torch.cat((-x[..., 12:], x[..., :12]), -1) * 2,
         lambda x: torch.cat((-x[..., :16], x[..., 16:]), -1) * 2,
         lambda x: torch.cat((-x[..., 16:], x[..., :16]), -1) * 3,
+        lambda x: torch.cat((-x[..., 4:], x[..., :4]), -1) * 2,
     ],
-    ids=["of three parts two", "less than half", "the other way round", "three times"],
+    ids=["of three parts two", "less than half", "the other way round", "three times", "where it was traced"],
 )
 def test_what_is_no_half_is_no_place(other: Function) -> None:
     x = torch.randn(3, 48 if other(torch.zeros(1, 48)).shape[-1] == 16 else 32)

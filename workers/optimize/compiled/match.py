@@ -2,7 +2,7 @@
 
 Sizes may differ, since an op's reference is traced on sizes of its own; every other constant must be the same. Some
 integers are sizes and do not look so (the length of a range, where a slice ends, the k of a topk): a place with others
-is found, too, and is one only where the reference has the same when it is traced on the sizes there (`agrees`). Whether
+is found, too. It is one only where the reference has the same when it is traced on the sizes there (`agrees`). Whether
 a place computes the same numbers is for whoever calls this to check. Pure functions of graphs.
 """
 
@@ -27,6 +27,10 @@ _PLACE = ("device", "layout", "pin_memory", "cudnn_enable", "cudnn_enabled")
 """Arguments that say where a tensor lies or by which library it is computed, and not what is in it."""
 _SIZES = ("size", "shape", "normalized_shape")
 """Arguments that are sizes."""
+_LENGTHS = ("length", "start", "end", "split_size", "split_sizes", "k", "bins")
+"""Arguments that are sizes more often than not, and are told from constants nowhere."""
+_NO_LENGTHS = (0, 2**63 - 1)
+"""The first element, and behind the last one."""
 _CONSTANT = ("aten.full.default", "prims.iota.default")
 """Operators that are the same whenever they are computed, where no tensor goes in."""
 _AXES = ("dim", "dims", "dim0", "dim1")
@@ -68,7 +72,7 @@ class Pattern:
 class Match:
     """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
     them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur; resized:
-    it has other integers than the pattern.
+    it has integers that may be sizes, or other ones than the pattern.
     """
 
     inputs: tuple[Node, ...]
@@ -258,8 +262,9 @@ class _Finder:
             if isinstance(theirs, float) and known in (None, theirs):
                 yield from self._values(rest, bound.with_number(ours, theirs))
         elif _same(ours, theirs):
-            yield from self._values(rest, bound)
-        elif type(ours) is int and type(theirs) is int and not self.exact:
+            resized = bound.resized or isinstance(ours, _Length)
+            yield from self._values(rest, replace(bound, resized=resized))
+        elif _counts(ours) and _counts(theirs) and not self.exact:
             yield from self._values(rest, replace(bound, resized=True))
 
 
@@ -283,8 +288,16 @@ def _same(ours: Any, theirs: Any) -> bool:
     return type(ours) is type(theirs) and bool(ours == theirs)
 
 
+def _counts(value: Any) -> bool:
+    return type(value) in (int, _Length)
+
+
 class _Size:
     """A size in a list of sizes."""
+
+
+class _Length(int):
+    """An integer that may be a size."""
 
 
 class _Axis(int):
@@ -293,7 +306,7 @@ class _Axis(int):
 
 def _arguments(node: Node) -> tuple[list[str], list[Any]]:
     """Names and values of a call's arguments with their defaults, without those that say where a tensor lies; the
-    members of lists of sizes as _Size, axes as _Axis.
+    members of lists of sizes as _Size, what may be a size as _Length, axes as _Axis.
     """
     if not isinstance(node.target, torch._ops.OpOverload):
         given = [_Axis(value) if type(value) is int else value for value in (*node.args, *node.kwargs.values())]
@@ -308,9 +321,16 @@ def _arguments(node: Node) -> tuple[list[str], list[Any]]:
         if argument.name in _SIZES and isinstance(value, tuple | list):
             value = [_Size() for _ in value]
         names.append(_SIZES[0] if argument.name in _SIZES else argument.name)
-        value = _from_the_front(node, value) if argument.name in _AXES else value
+        if argument.name in _AXES:
+            value = _from_the_front(node, value)
+        elif argument.name in _LENGTHS:
+            value = [_length(each) for each in value] if isinstance(value, tuple | list) else _length(value)
         values.append(list(value) if isinstance(value, tuple | list) else value)
     return names, values
+
+
+def _length(value: Any) -> Any:
+    return _Length(value) if type(value) is int and value not in _NO_LENGTHS else value
 
 
 def _from_the_front(node: Node, axes: Any) -> Any:

@@ -225,17 +225,17 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
             for kernel in kernels
             for lead, device in leads(read, kernel, operators)
         ]
-    for kernel, lead, pattern in patterns:
-        if pattern is None or not operators_of(pattern) <= operators:
-            continue
+        for kernel, lead, pattern in patterns:
+            if pattern is None or not operators_of(pattern) <= operators:
+                continue
 
-        def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
-            region = Region(kernel, one)
-            if (why := _unfit(region, lead)) is not None:
-                found.misses.append((region, why))
-            return why is None
+            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
+                region = Region(kernel, one)
+                if (why := _unfit(region, lead)) is not None:
+                    found.misses.append((region, why))
+                return why is None
 
-        found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
+            found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
@@ -268,8 +268,7 @@ def _agrees(region: Region) -> bool:
     if kernel.leading is not None:
         own = kernel.lead(tensors[0])
         vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
-        more = tuple(size + one for size, one in zip(own, vary, strict=True))
-        leads = list(dict.fromkeys((own, more)))
+        leads = [own, tuple(size + more for size, more in zip(own, vary, strict=True))] if any(vary) else [own]
     shapes = kernel.behind_rows(tensors)
     patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
     return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
