@@ -30,7 +30,7 @@ def test_a_job_is_traced_from_the_referee_to_the_clock(tmp_path: Path) -> None:
     assert counts["stays"] == counts["rooms"] + counts["returns"] == sum(counts["by_room"].values())
     assert f"{counts['stays']} stays in {counts['rooms']} rooms" in done.stdout
     assert counts["by_room"]["gates.referee"] == 1, "nothing calls back into the referee"
-    # Experts, sweeps, the host's time, timed checks, sanitizers' tools and readings brought a room each since it was 96.
+    # Since it was 96 experts, sweeps, the host's time, timed checks, sanitizers' tools and readings came as rooms.
     assert counts["stays"] <= 109
     assert counts["climbs"] <= 4
 
