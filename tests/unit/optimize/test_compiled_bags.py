@@ -240,3 +240,24 @@ def test_tables_are_cut_to_what_is_needed_and_other_rows_are_looked_up_each_time
 def test_bags_are_grouped_on_gpus_alone_where_triton_compiles() -> None:
     assert bags.operator_on(torch.device("cpu")) is None
     assert bags.operator_on(torch.device("cuda")) == bag_kernel.NAME
+
+
+def test_a_table_that_is_copied_as_well_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(i: torch.Tensor, offsets: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+        return torch.cat([one, F.embedding_bag(i, one, offsets), F.embedding_bag(i, two, offsets)], 1)
+
+    monkeypatch.setattr(bags, "TABLE_BYTES", 3 * WIDTH * 4)
+    place = region(model, indices(40), torch.arange(ROWS) * 2, *tables(2))
+    assert sorted(each.shape[0] for each in place.tensors if each.dtype.is_floating_point) == [3, ROWS]
+    assert choice.compare(place) is None
+
+
+def test_a_place_for_which_there_is_no_memory_stays_with_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    place = region(pooled, indices(10), OFFSETS, *tables(2))
+    monkeypatch.setattr(choice, "compare", full)
+    found = choice.decide(place, choice.Without({}))
+    assert found.why == "there is no memory left to compare and time it here"
+    assert not found.lasting
