@@ -235,13 +235,21 @@ def _check_profile(verdict: Verdict) -> None:
             raise BrokenDocument(f"verdict.profile.{name}", f"{len(rows)} of them", f"at most {MOST_ROWS}")
     for position, row in enumerate(profile["rows"]):
         path = f"verdict.profile.rows[{position}]"
-        if len(row["name"]) > LONGEST_NAME:
-            raise BrokenDocument(f"{path}.name", f"{len(row['name'])} characters", f"at most {LONGEST_NAME}")
+        _check_length(row["name"], f"{path}.name")
+        _check_length(row["kind"], f"{path}.kind")
         for name, value in (("count", row["count"]), ("total_us", row["total_us"]), ("mean_us", row["mean_us"])):
             _check_range(value, f"{path}.{name}", least=0.0)
     for position, kernel in enumerate(kernels):
+        path = f"verdict.profile.nsight.kernels[{position}]"
+        _check_length(kernel["name"], f"{path}.name")
         for name, value in kernel["metrics"].items():
-            _check_range(value, f"verdict.profile.nsight.kernels[{position}].metrics.{name}"[:200], least=0.0)
+            _check_length(name, f"{path}.metrics.{name}"[:200])
+            _check_range(value, f"{path}.metrics.{name}"[:200], least=0.0)
+
+
+def _check_length(name: str, path: str) -> None:
+    if len(name) > LONGEST_NAME:
+        raise BrokenDocument(path, f"{len(name)} characters", f"at most {LONGEST_NAME}")
 
 
 def _check_workload(workload: WorkloadVerdict, path: str) -> None:

@@ -23,8 +23,9 @@ def explaining(database: Database, where: str, expected: str, failed: Callable[[
     except BrokenEntry as error:
         raise failed(f"the library of kernels: {error}; install Warpsmith again") from None
     except (SQLAlchemyError, StorageFull) as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        found = f"found {database.url.render_as_string()}, which cannot be used ({cause})"
+        original = getattr(error, "orig", None) or error
+        cause = str(original).strip() or type(original).__name__  # a TimeoutError has no words
+        found = f"found {database.url.render_as_string()}, which cannot be used ({cause.splitlines()[0]})"
         raise failed(f"{where}: {found}; expected {expected}") from None
     finally:
         database.dispose()

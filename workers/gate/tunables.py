@@ -203,8 +203,10 @@ def _read_default(tree: ast.Module, name: str, values: tuple[int, ...], tune: as
 
 def _refuse_template_parameters(tree: ast.Module, names: Mapping[str, object]) -> None:
     """Refuse a flag whose name a template of the source has as a parameter: the number would take the name's place."""
-    for node, flagged, _ in _flags(tree):
-        if flagged in names and flagged in _template_parameters(tree):
+    flags = [(node, flagged) for node, flagged, _ in _flags(tree) if flagged in names]
+    parameters = _template_parameters(tree) if flags else set()
+    for node, flagged in flags:
+        if flagged in parameters:
             raise _bad(
                 node,
                 f"{TUNE}[{flagged!r}]: found a template parameter {flagged!r} in the source beside the flag "
@@ -217,37 +219,58 @@ def _template_parameters(tree: ast.Module) -> set[str]:
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "template" in node.value:
-            stream = tokens(node.value)
-            for position, lexeme in enumerate(stream):
-                if lexeme == "template":
-                    found |= _parameter_names(stream[position + 1 :])
+            found |= _parameter_names(tokens(node.value))
     return found
 
 
+@dataclass
+class _ParameterList:
+    """A template's parameter list that is being read: its open angles and brackets, and the parameter's last word."""
+
+    angles: int = 1
+    brackets: int = 0
+    word: str = ""
+    in_default: bool = False
+
+
 def _parameter_names(stream: Sequence[str]) -> set[str]:
-    """Return the names in a parameter list that begins with `<`: of each parameter the last word before its default."""
-    found, word, angles, brackets, in_default = set[str](), "", 0, 0, False
+    """Return the names in the parameter lists of a text: of each parameter the last word before its default.
+
+    Each lexeme is looked at once, so that the time does not grow with the lists that are open: one in another, or one
+    that nothing closes. A `;` outside of brackets ends them all, since a `<` of a default may be a comparison.
+    """
+    found, lists, before = set[str](), list[_ParameterList](), ""
     for lexeme in stream:
-        if angles and lexeme in ("(", "[", "{"):
-            brackets += 1
-        elif brackets:
-            brackets -= lexeme in (")", "]", "}")
-        elif set(lexeme) == {"<"}:
-            angles += len(lexeme)
-        elif not angles:
-            break
-        elif set(lexeme) == {">"}:
-            angles -= len(lexeme)
-        elif angles == 1 and lexeme == ",":
-            found.add(word)
-            word, in_default = "", False
-        elif angles == 1 and lexeme == "=":
-            in_default = True
-        elif angles == 1 and not in_default and lexeme.isidentifier():
-            word = lexeme
-        if angles <= 0:
-            break
-    return (found | {word}) - {""}
+        if before == "template" and lexeme == "<":
+            lists.append(_ParameterList())
+        elif lists:
+            _read_lexeme(lists, lexeme, found)
+        before = lexeme
+    return found - {""}
+
+
+def _read_lexeme(lists: list[_ParameterList], lexeme: str, found: set[str]) -> None:
+    """Read one lexeme of the innermost open list; a list that it closes goes."""
+    innermost = lists[-1]
+    if lexeme in ("(", "[", "{", "[["):
+        innermost.brackets += len(lexeme)
+    elif innermost.brackets:
+        innermost.brackets -= len(lexeme) if lexeme in (")", "]", "}", "]]") else 0
+    elif lexeme == ";":
+        lists.clear()
+    elif lexeme == "<":
+        innermost.angles += 1
+    elif lexeme == ">":
+        innermost.angles -= 1
+        if not innermost.angles:
+            found.add(lists.pop().word)
+    elif innermost.angles == 1 and lexeme == ",":
+        found.add(innermost.word)
+        innermost.word, innermost.in_default = "", False
+    elif innermost.angles == 1 and lexeme == "=":
+        innermost.in_default = True
+    elif innermost.angles == 1 and not innermost.in_default and lexeme.isidentifier():
+        innermost.word = lexeme
 
 
 def _read_conditions(node: ast.expr | None, names: Mapping[str, object]) -> list[ast.expr]:

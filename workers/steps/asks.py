@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.ids import new_id
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.llm.base import ModelRequest
 from warpsmith.workers.steps.bans import take_back
 from warpsmith.workers.steps.budget_clock import set_clock
@@ -113,7 +113,16 @@ def wait_for_answer(
                 issue=0 if last is None else last.issue + 1,
             )
             _open(session, work.search, work.node, ask, now, expires_s, summary=request.summary)
+        if _came_since(session, work.attempt):  # pending: it asks again, now with them
+            work.attempt.state = "pending"
         return True
+
+
+def _came_since(session: Session, attempt: AttemptRow) -> bool:
+    """Check whether the search's baselines came since the attempt was claimed, too late for the request just built."""
+    of_root = (NodeRow.search_id == attempt.search_id, NodeRow.seq == 0)
+    found = select(VerdictRow.id).join(NodeRow, NodeRow.id == VerdictRow.node_id).where(*of_root)
+    return session.scalar(found.where(VerdictRow.created_at > attempt.started_at).limit(1)) is not None
 
 
 def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: float) -> list[Message]:

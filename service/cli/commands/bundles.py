@@ -123,7 +123,7 @@ def bundle(
 def _bundle_all(
     client: Client, output: Path, target: str | None, *, with_judge: bool, with_builds: bool, as_json: bool
 ) -> None:
-    """Bundle every search whose judge steps no live worker takes, each in a directory of its own in `output`.
+    """Bundle every search whose jobs no live judge worker takes, each in a directory of its own in `output`.
 
     All of them are for one target: the directory goes to one machine.
     """
@@ -155,9 +155,12 @@ def _bundle_all(
 
 
 def _find_unserved(client: Client, target: str | None) -> dict[str, str]:
-    """Find the searches with judge steps that no live worker takes; returns their targets by id."""
+    """Find the searches with jobs that no live worker takes; returns their targets by id.
+
+    Of one that is paused these are profiles and tries alone; of one that has ended nothing is looked for.
+    """
     found: dict[str, str] = {}
-    for search in client.searches(state=["queued", "running"]):
+    for search in client.searches(state=["queued", "running", "paused"]):
         if target not in (None, search.target):
             continue
         try:

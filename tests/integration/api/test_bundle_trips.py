@@ -182,6 +182,27 @@ def test_open_asks_get_the_baselines_as_soon_as_these_come(client: TestClient, d
     assert "To beat: " in after
 
 
+def test_a_request_that_was_built_while_the_baselines_came_is_asked_again(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    first = bundled(client, search_id)
+    (ideate,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    work = steps.claim(db, ideate.id, "model", 30.0, time.time())
+    assert work is not None
+    assert work.baselines is None
+    assert merged(client, verdict_line(first))["merged"] == 1
+    assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
+    (pending,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    assert pending.state == "pending", "nothing else would take it up"
+    again = steps.claim(db, ideate.id, "model", 30.0, time.time())
+    assert again is not None
+    assert again.baselines is not None
+    assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(again)), time.time())
+    (waiting,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
+    assert waiting.state == "waiting"
+    (ask,) = client.get("/v1/asks", params={"search_id": search_id}).json()["items"]
+    assert "are not measured yet" not in client.get(f"/v1/asks/{ask['id']}").json()["messages"][-1]["content"]
+
+
 def test_an_answer_that_comes_before_the_request_is_renewed_counts(client: TestClient, db: Database) -> None:
     search_id = created(db)
     first = bundled(client, search_id)

@@ -121,6 +121,18 @@ def test_a_profile_of_other_code_than_the_node_has_by_now_is_not_kept(client: Te
             "verdict.profile.rows[0].total_us",
         ),
         (
+            {"profile": {"rows": [{"name": "x", "kind": "k" * 301, "count": 1, "total_us": 1, "mean_us": 1}]}},
+            "verdict.profile.rows[0].kind",
+        ),
+        (
+            {"profile": {"nsight": {"kernels": [{**KERNEL, "name": "x" * 301}]}}},
+            "verdict.profile.nsight.kernels[0].name",
+        ),
+        (
+            {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"x" * 301: 1.0}}]}}},
+            f"verdict.profile.nsight.kernels[0].metrics.{'x' * 301}"[:200],
+        ),
+        (
             {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"time": 1e31}}]}}},
             "verdict.profile.nsight.kernels[0].metrics.time",
         ),

@@ -15,8 +15,9 @@ import pytest
 from tests.integration.api.test_bundle_trips import GOOD, write
 from tests.integration.api.test_bundles import attempts, created, nodes, small_op, unjudged_line, verdict_line
 from tests.support.api_support import application, command_line, settings_for
-from warpsmith.kernels_db.store.tables import AttemptRow, WorkerRow
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, WorkerRow
 from warpsmith.service.documents.bundles import BundleDocument
+from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.directory import read_bundle
 
 
@@ -193,6 +194,22 @@ def test_searches_for_several_targets_go_into_no_one_directory(said: Any, tmp_pa
         assert code == 0, err
         assert [each["search_id"] for each in json.loads(out)["bundles"]] == [search_id]
     assert said("bundle", "--all", "--target", "cuda:sm_80", "-o", str(tmp_path / "none"))[0] == 0
+
+
+def test_a_profile_of_a_paused_search_goes_with_all_others_and_its_steps_stay(said: Any, tmp_path: Path) -> None:
+    search_id, other = created(said.db), created(said.db)
+    for each in (search_id, other):
+        steps.pause(said.db, each, "on request", said.db.now())
+    (judge,) = attempts(said.db, search_id)
+    asked = ProfileRow(id="pf_asked", search_id=search_id, node_id=judge.node_id, state="pending", document={})
+    asked.created_at = said.db.now()
+    with said.db.writing() as session:
+        session.get_one(NodeRow, judge.node_id).source = "code"
+        session.add(asked)
+    code, out, err = said("bundle", "--all", "-o", str(tmp_path / "out"), "--json")
+    assert code == 0, err
+    assert [(each["search_id"], each["count"]) for each in json.loads(out)["bundles"]] == [(search_id, 1)]
+    assert attempts(said.db, search_id)[0].state == "pending"
 
 
 def test_where_a_model_worker_alone_is_missing_nothing_is_bundled(said: Any, tmp_path: Path) -> None:

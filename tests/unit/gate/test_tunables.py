@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.gate import check
+from warpsmith.kernels_db.runtime.ctext import tokens
+from warpsmith.workers.gate import check, tunables
 from warpsmith.workers.gate.tunables import BadTunables, Tunables, read_tunables, specialise
 
 CANDIDATE = '''"""Zeile für Zeile."""
@@ -161,6 +162,10 @@ def test_any_text_behind_tune_is_refused_or_read(text: str) -> None:
         ("template <int N, int M = f<WIDTH>()>", False),
         ("// template <int WIDTH>", False),
         ("template <> struct S<WIDTH> {};  template <int N>", False),
+        ("template <template <class WIDTH> class C>", True),
+        ("template <int N = a[b[0]], int WIDTH>", True),
+        ("template <int N, bool B = N < 4> int f(int); static const int A = 1, WIDTH = 2;", False),
+        ("template <int N, bool B = N < 4> int f(int); template <int WIDTH>", True),
     ],
 )
 def test_a_flag_that_a_template_has_as_a_parameter_is_refused(template: str, parameter: bool) -> None:
@@ -173,3 +178,22 @@ def test_a_flag_that_a_template_has_as_a_parameter_is_refused(template: str, par
         read(source)
     assert f"TUNE['{name}']: found a template parameter '{name}' in the source beside the flag" in str(caught.value)
     assert caught.value.problem in check(source, "cpp", (), ("x", "y"))
+
+
+def test_template_parameters_are_read_once_whatever_the_text_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def count(text: str) -> list[str]:
+        texts.append(text)
+        return tokens(text)
+
+    monkeypatch.setattr(tunables, "tokens", count)
+    source = (
+        'TUNE = {"WIDTH": [1, 2]}\nFLAGS = ['
+        + '"-DWIDTH=1", ' * 2000
+        + ']\nSOURCE = """'
+        + "template<" * 8000
+        + '"""\n'
+    )
+    assert read(source) is not None
+    assert len(texts) == 1, "one reading serves every flag"

@@ -535,6 +535,9 @@ def test_the_versions_that_build_and_run_a_candidate_are_told() -> None:
     assert version_lines(versions, "cuda") == ["versions: torch 2.11, CUDA 13.0, driver 580"]
     assert version_lines({"torch": "2.11", "compiler": "g++ 13"}, "cpp") == ["versions: torch 2.11, g++ 13"]
     assert version_lines({}, "cuda") == []
+    (line,) = version_lines({"torch": "2.11\n\n## Answer\n" + "x" * 10_000}, "cuda")  # a bundle's host wrote it
+    assert line.startswith("versions: torch 2.11 ## Answer xxx")
+    assert len(line) < 120
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("reask")])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.store.db import Database
@@ -35,3 +36,9 @@ def test_a_broken_library_is_named_and_other_errors_pass(db: Database) -> None:
         raise BrokenEntry("no kernel.json")
     with pytest.raises(KeyError), explaining(db, "the setting", "a better one", _Failed):
         raise KeyError("ours")
+
+
+def test_an_error_without_words_is_told_by_its_kind(db: Database) -> None:
+    what = r"which cannot be used \(TimeoutError\)"
+    with pytest.raises(_Failed, match=what), explaining(db, "the setting", "a better one", _Failed):
+        raise OperationalError("SELECT 1", {}, TimeoutError())

@@ -8,6 +8,9 @@ from typing import Any
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.workers.llm.prompt.facts import microseconds, significant, size, visible
+from warpsmith.workers.text import one_line
+
+LONGEST_VERSION = 80
 
 SPLIT = " (by split tensor-core products, where these beat the float32 units)"
 """Remark on a GPU's float32 rate.
@@ -59,7 +62,8 @@ def version_lines(versions: Mapping[str, str], language: str) -> list[str]:
     """Name, in a line, the versions that build and run candidates in `language` where they are judged."""
     names = ("torch", *LANGUAGES[language].requirements, "compiler", "cuda", "driver")
     titles = {"compiler": "", "cuda": "CUDA "}
-    told = ", ".join(f"{titles.get(name, f'{name} ')}{versions[name]}" for name in names if name in versions)
+    found = {name: one_line(versions[name], LONGEST_VERSION) for name in names if name in versions}
+    told = ", ".join(f"{titles.get(name, f'{name} ')}{version}" for name, version in found.items())
     return [f"versions: {told}"] if told else []
 
 
