@@ -74,20 +74,28 @@ def reading(*shares: float, deferred_us: float = 0.0) -> Reading:
 
 
 @pytest.mark.parametrize(
-    ("shares", "spoilt"),
+    ("shares", "spoilt", "unsure"),
     [
-        ((0.0, 0.0), False),
-        ((0.25, 0.1), False),
-        ((0.3, 0.0), True),
-        ((0.0, 0.6), True),
-        ((0.95, 0.0), False),  # launched more slowly than it runs
-        ((1.0, 0.4), True),
+        ((0.0, 0.0), False, False),
+        ((0.25, 0.1), False, False),
+        ((0.3, 0.0), True, True),
+        ((0.0, 0.6), False, True),
+        ((0.95, 0.0), False, False),  # launched more slowly than it runs
+        ((1.0, 0.4), False, True),
     ],
 )
-def test_a_contender_that_is_late_in_some_blocks_spoils_a_timing(shares: tuple[float, float], spoilt: bool) -> None:
+def test_late_blocks_make_times_unsure_and_those_of_a_baseline_another_timing(
+    shares: tuple[float, float], spoilt: bool, unsure: bool
+) -> None:
     one = reading(*shares)
     assert is_spoilt(one, [one]) == spoilt
-    assert choose([one]).unsure == spoilt
+    assert choose([one]).unsure == unsure
+
+
+def test_a_candidate_does_not_choose_its_timing_by_calling_blocks_late() -> None:
+    slow, fast = reading(0.0, 0.8), reading(0.0, 0.0)
+    lucky = replace(fast, samples={"eager": [2.0], "candidate": [0.5]})
+    assert choose([slow, lucky]) == replace(slow, unsure=True)
 
 
 def test_being_late_in_every_block_is_a_habit_only_where_it_is_so_in_every_timing() -> None:
