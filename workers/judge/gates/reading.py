@@ -48,7 +48,7 @@ def is_spoilt(reading: Reading, readings: Sequence[Reading]) -> bool:
 
 
 def choose(readings: Sequence[Reading]) -> Reading:
-    """Return the timing that counts: the one that leaves least out, of several the one whose baselines were spoilt least.
+    """Return the timing that counts: the one that leaves least out, of several the one with the least spoilt baselines.
 
     What it leaves out is added to the candidate's samples.
     """
