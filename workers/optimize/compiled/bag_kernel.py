@@ -6,8 +6,8 @@ divided once, at the end. The first bag begins at 0 and the last one ends with t
 row of the padding index is none. A bag that ends before it begins and an index outside of its table end the process's
 use of the device, by an assertion on it.
 
-Addresses of tables, indices, offsets and weights are the kernel's arguments themselves: a CUDA graph has nothing else of
-them, as of any other kernel's arguments.
+Addresses of tables, indices, offsets and weights are the kernel's arguments themselves: a CUDA graph has nothing else
+of them, as of any other kernel's arguments.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _larger(one, other):  # type: ignore[no-untyped-def]
     return tl.maximum(one, other)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _list(addresses, part, PARTS: tl.constexpr, TYPE: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return where a part's list is: `_addresses` has odd numbers for them."""
     address = _of(addresses, part, PARTS).to(tl.int64) - 1
