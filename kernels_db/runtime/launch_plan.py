@@ -117,7 +117,7 @@ def make(
     plan = table.plan(arguments, kernel, index, len(outputs), tuple(slots), first.steps, module)
     launches = sum(step[0] >= run_recording.CALL for step in first.steps)
     graphs_from = table.graphs()[0] if launches > 1 and device.type == "cuda" else 0
-    for _ in range(graphs_from - 1):  # the replay after these is a graph, unless the plan can be none
+    for _ in range(graphs_from):  # the last of these builds a graph, and the replay after them sets it new addresses
         if (why := _replayed(table, plan, calls, mutated)) is not None:
             return why
         calls[2] = copies()  # while the last are held: other addresses

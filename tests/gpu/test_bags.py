@@ -104,7 +104,11 @@ def test_batches_are_served_by_one_compilation() -> None:
     same(*call(torch.bfloat16, bags=64))
     before = len(compiled)
     for bags in (16, 128, 2048):
-        assert same(*call(torch.bfloat16, bags=bags))
+        tensors, plan = call(torch.bfloat16, bags=bags)
+        assert same(tensors, plan)
+        for at in range(4, 11):  # where 16 bytes do not divide, as rows of one tensor may begin
+            tensors[at] = torch.cat([tensors[at][:1], tensors[at]])[1:]
+        assert same(tensors, plan)
     assert len(compiled) == before
 
 

@@ -222,6 +222,15 @@ def test_another_batch_is_compiled_for_by_the_same_code(bags: int) -> None:
     assert facts[0] == facts[1]
 
 
+@pytest.mark.parametrize("integer", [torch.int64, torch.int32])
+def test_lists_that_are_rows_of_one_tensor_may_lie_anywhere(integer: torch.dtype) -> None:
+    facts = []
+    for bags in (2048, 2047, 2046):
+        (copied, *rest), plan = tables_of(2, torch.bfloat16, bags)
+        facts.append(bound([copied, *rest[:2], *torch.zeros(4, bags, dtype=integer)], plan)[1])
+    assert facts[0] == facts[1] == facts[2]
+
+
 def test_more_parts_than_a_launch_has_are_written_by_several(
     interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

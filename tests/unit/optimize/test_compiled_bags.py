@@ -212,6 +212,14 @@ def test_a_place_is_compared_on_rows_that_are_there_and_bags_that_may_be_empty()
     assert choice.compare(place) is None
 
 
+def test_offsets_of_no_bag_begin_with_zero() -> None:
+    def model(i: torch.Tensor, last: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+        return torch.cat([F.embedding_bag(i, each, last, include_last_offset=True) for each in (one, two)], 1)
+
+    place = region(model, indices(10), torch.tensor([0]), *tables(2))
+    assert choice.compare(place) is None
+
+
 def test_a_wrong_result_of_one_bit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     place = region(pooled, indices(10), OFFSETS, *tables(2))
     given = [torch.randn(ROWS, WIDTH) if each.dtype.is_floating_point else None for each in place.tensors]

@@ -115,13 +115,22 @@ def test_a_constant_of_the_reference_stays_one() -> None:
 
 
 def test_an_integer_that_only_this_call_has_is_no_size_of_the_rows() -> None:
-    """Rows vary from call to call; the first call has six, as many as a constant of the model says."""
+    """Rows vary from call to call; the first call has six, as many as a constant of the model says.
+
+    Three are half of six, as of seven, and as many as the pattern has.
+    """
 
     def counted(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x) * x.shape[0]
 
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x) * 6 + 1
+
+    def paired(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * (x.shape[0] // 2)
+
+    def three_times(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * 3 + 1
 
     def halved(x: torch.Tensor) -> torch.Tensor:
         return rotated(x) + 1
@@ -135,10 +144,18 @@ def test_an_integer_that_only_this_call_has_is_no_size_of_the_rows() -> None:
     torch._dynamo.reset()
     x = torch.randn(6, 16)
     torch._dynamo.mark_dynamic(x, 0)
-    for run in (model, halved):
+    for run in (model, halved, three_times):
         torch.compile(run, backend=backend)(x)
+    torch._dynamo.reset()
+    few = torch.randn(3, 16)
+    torch._dynamo.mark_dynamic(few, 0)
+    torch.compile(three_times, backend=backend)(few)
     by_rows = op(counted, {"x": ["rows", "width"]}, rows=5, width=8)
     by_width = op(rotated, {"x": ["rows", "width"]}, rows=5, width=8)
     assert found(by_rows, counted, x) == 1, "where rows are six in each call"
     assert places.find(seen[0].graph, [by_rows]).regions == []  # type: ignore[list-item]
     assert len(places.find(seen[1].graph, [by_width]).regions) == 1  # type: ignore[list-item]
+    by_pairs = op(paired, {"x": ["rows", "width"]}, rows=5, width=8)
+    assert found(by_pairs, paired, x) == 1
+    assert places.find(seen[2].graph, [by_pairs]).regions == []  # type: ignore[list-item]
+    assert places.find(seen[3].graph, [by_rows]).regions == []  # type: ignore[list-item]

@@ -12,6 +12,7 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from tests.support.plan_steps import (
     table,
     torch,
 )
-from warpsmith.kernels_db.runtime import map_encoding
+from warpsmith.kernels_db.runtime import launch_plan, map_encoding, run_recording
 from warpsmith.kernels_db.runtime.plan_source import SOURCE
 
 SINGLY = ["cuCtxGetDevice", "cuLaunchKernelEx", "cuLaunchKernelEx", "cuLaunchKernelEx"]
@@ -115,6 +116,32 @@ def test_the_fourth_call_and_later_ones_are_a_graph(extension: Any, driver: Driv
     driver.forget()
     made.clear()
     assert driver.called() == GONE
+
+
+def test_a_plan_is_compared_as_a_graph_that_was_given_new_addresses(
+    extension: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("candidate")
+
+    def run(x: Any, y: Any) -> None:
+        y.copy_(x * 2 + 0.5 + 0.5)
+
+    def recorded(call: Any, arguments: list[Any], outputs: list[Any]) -> run_recording.Recorded:
+        call(*arguments, *outputs)
+        scratch = run_recording.Scratch((256,), (1,), torch.float32, torch.device("cpu"), False)
+        return run_recording.Recorded(three(driver), (scratch, scratch), ())
+
+    def copies() -> tuple[list[Any], list[Any]]:
+        return [torch.ones(256)], [torch.empty(256)]
+
+    vars(module)["run"] = run
+    monkeypatch.setattr(run_recording, "record", recorded)
+    monkeypatch.setattr(map_encoding, "DRIVER", str(driver.path))
+    made = table(extension, graphs_from=4)
+    driver.forget()
+    made_of = launch_plan.make(made, module, 0, (torch.ones(256),), copies, torch.device("cuda", 0), ())
+    assert made_of[1] == 3
+    assert driver.called() == [*ASKED * 3, *BUILT, *UPDATED]
 
 
 def test_without_graphs_a_call_is_its_launches_alone(extension: Any, driver: Driver) -> None:

@@ -6,8 +6,8 @@ divided once, at the end. The first bag begins at 0 and the last one ends with t
 row of the padding index is none. A bag that ends before it begins and an index outside of its table end the process's
 use of the device, by an assertion on it.
 
-Tables, indices, offsets and weights are the kernel's arguments themselves: a CUDA graph has nothing of them but their
-addresses, as of any other kernel's arguments.
+Addresses of tables, indices, offsets and weights are the kernel's arguments themselves: a CUDA graph has nothing else
+of them, as of any other kernel's arguments.
 """
 
 from __future__ import annotations
@@ -106,6 +106,13 @@ def _larger(one, other):  # type: ignore[no-untyped-def]
     return tl.maximum(one, other)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _list(addresses, part, PARTS: tl.constexpr, TYPE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return where a part's list is: `_addresses` has odd numbers for them."""
+    address = _of(addresses, part, PARTS).to(tl.int64) - 1
+    return address.to(tl.pointer_type(TYPE), bitcast=False)
+
+
 @triton.jit
 def _told(offsets, count, length, bag, bags):  # type: ignore[no-untyped-def]
     """Return where bags begin and end: by offsets where the length is negative."""
@@ -128,6 +135,8 @@ def _write(  # type: ignore[no-untyped-def]
     bags,
     PARTS: tl.constexpr,
     FIRST: tl.constexpr,
+    INDEX: tl.constexpr,
+    OFFSET: tl.constexpr,
     MODE: tl.constexpr,
     WIDTH: tl.constexpr,
     START: tl.constexpr,
@@ -147,7 +156,8 @@ def _write(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr,
 ):
     """Write BAGS bags of one part. A tuple has a value for each part: LENGTH -1 where offsets say it, WEIGHT_STEP -1
-    where it has no weights; counts are the numbers of indices, twice that and three.
+    where it has no weights; indices, offsets and weights are as `_list` takes them; counts are the numbers of indices,
+    twice that and three.
     """
     part = tl.program_id(1)
     bag = tl.program_id(0).to(tl.int64) * BAGS + tl.arange(0, BAGS)
@@ -159,12 +169,12 @@ def _write(  # type: ignore[no-untyped-def]
     begin, end = bag * length, bag * length + length
     if HAS_OFFSETS:
         count = (_of(counts, part, PARTS).to(tl.int64) - 3) // 2
-        begin, end = _told(_of(offsets, part, PARTS), count, length, bag, bags)
+        begin, end = _told(_list(offsets, part, PARTS, OFFSET), count, length, bag, bags)
     size = tl.where(bag < bags, end - begin, 0)
-    index = _of(indices, part, PARTS) + begin * step
+    index = _list(indices, part, PARTS, INDEX) + begin * step
     if HAS_WEIGHTS:
         weight_step = _of(WEIGHT_STEP, part, PARTS)
-        weight_of = _of(weights, part, PARTS) + begin * weight_step
+        weight_of = _list(weights, part, PARTS, output.dtype.element_ty) + begin * weight_step
 
     total = tl.full((BAGS, COLUMNS), 0.0, tl.float32)
     counted = tl.full((BAGS,), 0, tl.int32)
@@ -241,6 +251,8 @@ def _launches(plan: str) -> tuple[_Launch, ...]:
 def launch(tensors: Sequence[torch.Tensor], plan: str, output: torch.Tensor) -> None:
     """Write what a plan says of these tensors to the output. Raises what Triton raises."""
     bags = read(plan).parts[0].bags(tensors)
+    lists = {at: tensors[at].contiguous() for part in read(plan).parts if (at := part.offsets) is not None}
+    tensors = [lists.get(at, each) for at, each in enumerate(tensors)]  # held until all is launched
     for one in _launches(plan):
         arguments, constants = _arguments(tensors, one)
         grid = (triton.cdiv(bags, one.constants["BAGS"]), len(one.parts))
@@ -250,23 +262,36 @@ def launch(tensors: Sequence[torch.Tensor], plan: str, output: torch.Tensor) -> 
 
 
 def _arguments(tensors: Sequence[torch.Tensor], one: _Launch) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a launch between the output and the number of bags, and its constants."""
+    """Return the arguments of a launch between the output and the number of bags, and its constants.
+
+    Lists are their addresses: a batch decides where those lie that are rows of one tensor, and Triton would compile
+    anew for pointers that 16 divides.
+    """
     parts = one.parts
     tables = [tensors[part.table] for part in parts]
     # Each part has a value in each tuple, and all of a tuple are of one dtype: what a part lacks is another's.
     indices = _filled([None if part.indices is None else tensors[part.indices] for part in parts], tables)
-    offsets = _filled([None if part.offsets is None else tensors[part.offsets].contiguous() for part in parts], indices)
+    offsets = _filled([None if part.offsets is None else tensors[part.offsets] for part in parts], indices)
     weights = _filled([None if part.weights is None else tensors[part.weights] for part in parts], tables)
     # Odd and never 1: Triton compiles anew for numbers that 16 divides and for 1, and batches have any.
     counts = tuple(2 * each.shape[0] + 3 for each in indices)
     constants = one.constants | {
+        "INDEX": _type(indices[0]),
+        "OFFSET": _type(offsets[0]),
         "ROWS": tuple(0 if part.mode == "copy" else tensors[part.table].shape[0] for part in parts),
         "STEP": tuple(_step(each) for each in indices),
         "WEIGHT_STEP": tuple(
             -1 if part.weights is None else _step(each) for part, each in zip(parts, weights, strict=True)
         ),
     }
-    return [tuple(tables), indices, offsets, weights, counts], constants
+    lists = (tuple(each.data_ptr() + 1 for each in some) for some in (indices, offsets, weights))
+    return [tuple(tables), *lists, counts], constants
+
+
+def _type(tensor: torch.Tensor) -> tl.dtype:
+    """Return the dtype of a tensor's elements as Triton has it."""
+    found: tl.dtype = getattr(tl, str(tensor.dtype).removeprefix("torch."))
+    return found
 
 
 def _filled(values: Sequence[torch.Tensor | None], others: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

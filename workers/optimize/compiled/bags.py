@@ -379,9 +379,9 @@ class BagRegion(Region):
         if even:
             return torch.arange(offsets, device=like.device) * count // max(1, offsets - int(True in lasts))
         drawn = torch.randint(count + 1, like.shape, device=like.device).sort().values
-        drawn[:1] = 0
         if True in lasts:
             drawn[-1:] = count
+        drawn[:1] = 0
         return drawn
 
     @property

@@ -71,14 +71,15 @@ class Pattern:
 @dataclass(frozen=True)
 class Match:
     """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
-    them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur; resized:
-    it has integers that may be sizes, or other ones than the pattern.
+    them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur; counted:
+    it has integers that sizes may decide; resized: some of them may well be sizes, or are not the pattern's.
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     numbers: tuple[float | None, ...] = ()
+    counted: bool = False
     resized: bool = False
 
 
@@ -89,6 +90,7 @@ class _Bound:
     nodes: dict[Node, Node] = field(default_factory=dict)
     numbers: dict[float, float] = field(default_factory=dict)
     taken: frozenset[Node] = frozenset()
+    counted: bool = False
     resized: bool = False
 
     def with_node(self, ours: Node, theirs: Node) -> _Bound:
@@ -136,7 +138,7 @@ def find(
             inputs = tuple(bound[ours] for ours in pattern.inputs)
             numbers = _numbers(pattern, found_here)
             in_order = tuple(sorted(nodes, key=order.__getitem__))
-            match = Match(inputs, outputs, in_order, numbers, found_here.resized)
+            match = Match(inputs, outputs, in_order, numbers, found_here.counted, found_here.resized)
             if accepted(match):
                 found.append(match)
                 used |= nodes
@@ -261,11 +263,12 @@ class _Finder:
             known = bound.numbers.get(ours)
             if isinstance(theirs, float) and known in (None, theirs):
                 yield from self._values(rest, bound.with_number(ours, theirs))
+        elif _counts(ours) and _counts(theirs):
+            if ours == theirs or not self.exact:
+                resized = bound.resized or isinstance(ours, _Length) or ours != theirs
+                yield from self._values(rest, replace(bound, counted=True, resized=resized))
         elif _same(ours, theirs):
-            resized = bound.resized or isinstance(ours, _Length)
-            yield from self._values(rest, replace(bound, resized=resized))
-        elif _counts(ours) and _counts(theirs) and not self.exact:
-            yield from self._values(rest, replace(bound, resized=True))
+            yield from self._values(rest, bound)
 
 
 def _candidates(ours: Node, bound: _Bound, graph: Graph) -> list[Node]:

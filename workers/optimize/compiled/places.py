@@ -255,20 +255,24 @@ def _unfit(region: Region, lead: Lead) -> str | None:
     axes = region.kernel.axes_of(region.laid, tensors)
     if isinstance(axes, str):
         return axes
-    return "" if region.match.resized and not _agrees(region) else _not_in_place(region)
+    own = region.match.inputs[0].meta["val"].shape
+    asked = region.match.resized or (region.match.counted and any(isinstance(size, torch.SymInt) for size in own))
+    return "" if asked and not _agrees(region) else _not_in_place(region)
 
 
 def _agrees(region: Region) -> bool:
     """Return whether the integers of a place are those that the op's reference has on its sizes.
 
-    Where sizes vary from call to call it must have the same on others: an integer that they decide is none.
+    Where sizes vary from call to call it must have the same on others, twice as large and more (of one more, halves may
+    be the same): an integer that they decide is none.
     """
     kernel, tensors = region.kernel, region.tensors
     leads: list[Lead] = [SOME[:1]]
     if kernel.leading is not None:
         own = kernel.lead(tensors[0])
         vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
-        leads = [own, tuple(size + more for size, more in zip(own, vary, strict=True))] if any(vary) else [own]
+        more = tuple(2 * size + 1 if one else size for size, one in zip(own, vary, strict=True))
+        leads = [own, more] if any(vary) else [own]
     shapes = kernel.behind_rows(tensors)
     patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
     return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
