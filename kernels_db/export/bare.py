@@ -18,7 +18,7 @@ from pathlib import Path
 from warpsmith.kernels_db.export import gpu_mode, kernelbench
 from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, summary
 from warpsmith.kernels_db.export.kernel import ExportedKernel, attribute_source, module_name, write_project
-from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
+from warpsmith.kernels_db.export.spec_module import as_python, derived_axes, number_of_axis
 from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.formats.shared.adapted_kernel import tuple_of
@@ -168,7 +168,7 @@ def _sizes(op: Op) -> tuple[list[str], list[SpecError]]:
         if isinstance(axis, ConstAxis):
             lines.append(f"{name}_ = {axis.value}")
         elif isinstance(axis, VarAxis):
-            place = _place_of(op, name) or _solved(op, name)
+            place = _place_of(op, name) or _number_of(op, name) or _solved(op, name)
             if place is None:
                 errors.append(SpecError(f"axes.{name}", "in no input's shape", "a size that a call tells"))
             else:
@@ -199,6 +199,12 @@ def _place_of(op: Op, axis: str) -> str | None:
             if size == axis:
                 return f"arguments[{number}].shape[{position}]"
     return None
+
+
+def _number_of(op: Op, axis: str) -> str | None:
+    number = number_of_axis(op, axis)
+    found = [position for position, item in enumerate(arguments(op)) if item.name == number]
+    return f"arguments[{found[0]}]" if found else None
 
 
 def _allocated(op: Op) -> str:

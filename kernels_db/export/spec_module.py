@@ -148,7 +148,8 @@ def _bind_axes(op: Op) -> list[str]:
     for name in op.axes:
         if isinstance(op.axes[name], VarAxis) and name not in bound:
             known = bound | {each for each, axis in op.axes.items() if isinstance(axis, ConstAxis)}
-            solved = _solve(op, name, derived, known)
+            number = number_of_axis(op, name)
+            solved = [f"    {name}_ = {number}"] if number else _solve(op, name, derived, known)
             if not solved:
                 return [*lines, f'    return "the axis {name} stands in no input\'s shape, so a call does not tell it"']
             bound.add(name)
@@ -161,6 +162,24 @@ def _bind_axes(op: Op) -> list[str]:
         ]
     values = ", ".join(f"{name!r}: {name}_" for name in op.axes)
     return [*lines, *checks, f"    return {{{values}}}"]
+
+
+def number_of_axis(op: Op, axis: str) -> str | None:
+    """Return the integer input that tells a var axis in no input's shape, such as the k of a top-k; None without one.
+
+    Its value is the axis's size in every workload of the op, of which there are two sizes at least: one alone may be
+    the same by chance.
+    """
+    workloads = [workload for listed in op.workloads_by_device().values() for workload in listed]
+    sizes = [workload.axes[axis] for workload in workloads]
+    for parameter in op.inputs:
+        if parameter.shape is not None or parameter.optional or "int" not in parameter.dtype:
+            continue
+        changed = [workload.inputs.get(parameter.name) for workload in workloads]
+        values = [parameter.value if each is None or each.value is None else each.value for each in changed]
+        if values == sizes and len(set(sizes)) > 1:
+            return parameter.name
+    return None
 
 
 def _solve(op: Op, name: str, derived: Mapping[str, str], known: Collection[str]) -> list[str]:

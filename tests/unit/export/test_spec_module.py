@@ -6,9 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from warpsmith.kernels_db.export.spec_module import _bind_axes
-from warpsmith.kernels_db.spec.op import parse_op
+from warpsmith.kernels_db.library import entries
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments, resolve_workload
 
 
 def bind(derived: str, *shape: int) -> Any:
@@ -54,6 +57,55 @@ def test_a_size_that_no_axis_gives_is_told(derived: str, size: int, told: str) -
     found = bind(derived, 4, size)
     assert isinstance(found, str)
     assert told in found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ([(2, 2), (8, 8)], {"tokens": 4, "experts": 64, "top": 6}),
+        ([(8, 8), (8, 8)], "the axis top stands in no input's shape"),  # which may be by chance
+        ([(2, 2), (8, 4)], "the axis top stands in no input's shape"),
+    ],
+)
+def test_an_integer_that_is_an_axis_in_every_workload_tells_it(sizes: list[tuple[int, int]], told: Any) -> None:
+    """The k of a top-k."""
+    workloads = [
+        {"id": f"w{n}", "role": "bench", "axes": {"tokens": 3, "experts": 8, "top": top}, "inputs": {"k": {"value": k}}}
+        for n, (top, k) in enumerate(sizes)
+    ]
+    op = parse_op(
+        {
+            "schema_version": 1,
+            "name": "gate",
+            "axes": {"tokens": {"kind": "var"}, "experts": {"kind": "var"}, "top": {"kind": "var"}},
+            "inputs": [
+                {"name": "logits", "shape": ["tokens", "experts"], "dtype": "float32"},
+                {"name": "k", "dtype": "int64", "value": 1},
+            ],
+            "outputs": [{"name": "weights", "shape": ["tokens", "top"], "dtype": "float32"}],
+            "reference": "import torch\n\ndef run(logits, k):\n    return torch.topk(logits, k, dim=-1).values\n",
+            "workloads": workloads,
+        }
+    )
+    space: dict[str, Any] = {}
+    exec("\n".join(["def bind_axes(logits, k):", *_bind_axes(op)]), space)
+    found = space["bind_axes"](SimpleNamespace(shape=(4, 64), dim=lambda: 2), 6)
+    assert found == told or (isinstance(told, str) and told in found)
+
+
+def test_the_package_of_every_kernel_that_ships_knows_the_axes_of_its_workloads() -> None:
+    """One that does not would give every call to PyTorch."""
+    for kernel in entries():
+        op = kernel.op
+        names = ", ".join(item.name for item in arguments(op))
+        space: dict[str, Any] = {}
+        exec("\n".join([f"def bind_axes({names}):", *_bind_axes(op)]), space)
+        for workload in (resolve_workload(op, each) for each in op.workloads_for(Target.parse(kernel.target))):
+            given = [
+                each.get("value") if each.get("shape") is None else torch.empty(each["shape"], device="meta")
+                for each in workload["inputs"]
+            ]
+            assert space["bind_axes"](*given) == workload["axes"], (op.name, workload["id"])
 
 
 def test_an_axis_that_nothing_depends_on_stays_unknown() -> None:
