@@ -176,15 +176,16 @@ def test_what_is_otherwise_stays_with_inductor(model: Model) -> None:
     assert str(bag_kernel.operator) not in operators
 
 
-def test_a_bag_of_another_dtype_of_indices_is_copied_into_its_place() -> None:
-    one, two, three = tables(3)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_bag_of_another_dtype_of_indices_than_the_most_is_copied_into_its_place(place: int) -> None:
+    by_place = tables(3)
 
     def model(i: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-        found = [F.embedding_bag(i, each, offsets) for each in (one, two)]
-        return torch.cat([*found, F.embedding_bag(i.int(), three, offsets.int())], 1)
+        own = [(i.int(), offsets.int()) if at == place else (i, offsets) for at in range(3)]
+        return torch.cat([F.embedding_bag(i, t, o) for t, (i, o) in zip(by_place, own, strict=True)], 1)
 
     (plan,), _ = rewritten(model, indices(10), OFFSETS)
-    assert modes(plan) == ["mean", "mean", "copy"]
+    assert modes(plan) == ["copy" if at == place else "mean" for at in range(3)]
 
 
 def region(model: Model, *inputs: torch.Tensor) -> BagRegion:

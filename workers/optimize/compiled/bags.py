@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import math
 import operator
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -111,11 +112,12 @@ def _region(cat: fx.Node) -> Region | None:
     if value.dtype not in _DTYPES or axis > 1 or not _alike(value, pieces, stacked=axis == 0):
         return None
     rows = [_rows(piece, cat) for piece in pieces]
-    for name in ("indices", "offsets"):  # of one dtype, as the kernel takes them: those of others stay
+    for name in ("indices", "offsets"):  # of one dtype, as the kernel takes them: that of the most, others stay
         dtypes = [_dtype(getattr(each, name)) for each in rows]
-        first = next((dtype for dtype in dtypes if dtype is not None), None)
+        counts = Counter(dtype for dtype in dtypes if dtype is not None)
+        most = max(counts, key=counts.__getitem__, default=None)
         rows = [
-            each if dtype in (first, None) else _copy(piece)
+            each if dtype in (most, None) else _copy(piece)
             for piece, each, dtype in zip(pieces, rows, dtypes, strict=True)
         ]
     bags = sum(each.mode in ("sum", "mean", "max") for each in rows)
