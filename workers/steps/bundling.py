@@ -146,9 +146,10 @@ def take_jobs(
         if not waiting and search.state != "running":
             raise WrongState(f"search {search_id}", search.state, "running: only then do steps wait for a judge")
         if not waiting:
-            raise WrongState(
-                f"search {search_id}", "no step that waits for a judge, no profile and no try", "at least one"
-            )
+            away = _list_bundles(session, search_id)
+            held = f"; its steps are out in {' and '.join(away)}" if away else ""
+            found = f"no step that waits for a judge, no profile and no try{held}"
+            raise WrongState(f"search {search_id}", found, "at least one")
         taken = Taken(
             bundle_id=new_id("bn"),
             search_id=search_id,
@@ -168,6 +169,13 @@ def take_jobs(
             )
         also(session, taken)
         return taken
+
+
+def _list_bundles(session: Session, search_id: str) -> list[str]:
+    """Return the bundles that hold steps of the search, in their order."""
+    held = (AttemptRow.search_id == search_id, AttemptRow.state == "running", in_bundle())
+    owners = session.scalars(select(AttemptRow.owner).where(*held).distinct().order_by(AttemptRow.owner))
+    return [owner.removeprefix(owner_of("")) for owner in owners if owner is not None]
 
 
 def _list_waiting(session: Session, search: SearchRow) -> list[AttemptRow | Requested]:

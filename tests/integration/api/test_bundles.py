@@ -141,7 +141,8 @@ def test_nobody_else_takes_what_is_in_a_bundle(client: TestClient, db: Database)
     assert [message.queue for message in steps.reconcile(db, far, steps_support.SETTINGS)] == ["model"]
     assert attempts(db, search_id)[0].state == "running"
     answer = client.post(f"/v1/searches/{search_id}/bundles")
-    assert "no step that waits" in problem(answer, 409, "wrong-state")["detail"]
+    said = problem(answer, 409, "wrong-state")["detail"]
+    assert f"no step that waits for a judge, no profile and no try; its steps are out in {bundle.id}" in said
     waiting = client.get(f"/v1/searches/{search_id}").json()["waiting_for"]
     assert waiting[0]["detail"].startswith("1 step in a bundle")
     assert events(db, search_id, "bundle.created") == [{"bundle_id": bundle.id, "jobs": 1}]
