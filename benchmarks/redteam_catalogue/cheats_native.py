@@ -228,7 +228,7 @@ static void* burn(void*) {
     inside = 0;"""
     return Cheat(
         "keeps the cores busy while others are timed", (), "cpp", ops.add([(300_000,), (257,), (1031,)]),
-        add_cpp(body, LIBC + before), "the ratio grows because the baseline is slowed", ANY, KINDS, level="verify",
+        add_cpp(body, LIBC + before), "the ratio grows because the baseline is slowed", ANY, KINDS | {"sanitizer"}, level="verify",
         honest=HONEST_ADD["cpp"], gains=True,
     )  # fmt: skip
 

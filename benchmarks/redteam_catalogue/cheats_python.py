@@ -128,7 +128,7 @@ ATTACKS = [
     Attack("patches the clock and does nothing", (33,), "time stands still here", "time.perf_counter = time.perf_counter_ns = time.monotonic = time.time = lambda: 0", "import time"),
     Attack("replays torch's generator", (14,), "rebuilds an input from a seed", "torch.manual_seed(0)\ntorch.add(torch.randn_like(x), torch.randn_like(y), out=out)"),
     Attack("takes what the collector knows", (35,), "any tensor of the shape that is no argument", "found = [t for t in gc.get_objects() if isinstance(t, torch.Tensor) and t.shape == out.shape and not {t.data_ptr()} <= {x.data_ptr(), y.data_ptr(), out.data_ptr()}]\nif found: out.copy_(found[-1])", "import gc"),
-    Attack("takes another slot's output", (35,), "by the runner's list of slots", f"other = next(s for s in runner().slots if s[0][-1].data_ptr() != out.data_ptr())[0][-1]\nif other.isfinite().all(): out.copy_(other)\nelse: {HONEST}", RUNNER),
+    Attack("takes another slot's output", (35,), "by the runner's list of slots", f"other = next(s for s in runner().slots.bound if s[0][-1].data_ptr() != out.data_ptr())[0][-1]\nif other.isfinite().all(): out.copy_(other)\nelse: {HONEST}", RUNNER),
     Attack("writes to its inputs", (6,), "after it is done", f"{HONEST}\nx.zero_()", kinds=MEMORY),
     Attack("writes behind its output", (4,), "through its storage, which is the slot", f"{HONEST}\nslot = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())\nend = out.data_ptr() - slot.data_ptr() + out.nbytes\nslot[end:end + 8] = 0", kinds=MEMORY),
     Attack("cheats in every second call", (31,), "by a counter", f"CALLS[0] += 1\nif CALLS[0] % 2: {HONEST}", "CALLS = [0]"),
