@@ -116,17 +116,18 @@ def judged(
 ) -> list[Shown]:
     """Judge every kernel; `report` gets all verdicts so far with each that comes, in the order of the kernels."""
     shown: dict[int, Shown] = {}
-    waiting: queue.SimpleQueue[list[tuple[int, Kernel]]] = queue.SimpleQueue()
-    numbered = list(enumerate(found))
+    waiting: queue.SimpleQueue[list[tuple[int, Job]]] = queue.SimpleQueue()
+    # Before there are threads: Python before 3.11.8 raises SystemError where two of them parse source at once.
+    jobs = [job_of(kernel, baselines, time_s) for kernel in found]
     for name in dict.fromkeys(kernel.op.name for kernel in found):
-        waiting.put([(number, kernel) for number, kernel in numbered if kernel.op.name == name])
+        waiting.put([(number, jobs[number]) for number, kernel in enumerate(found) if kernel.op.name == name])
     telling = threading.Lock()
 
     def serve(client: JudgeClient) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                for number, kernel in waiting.get_nowait():
-                    one = ask(client, job_of(kernel, baselines, time_s))
+                for number, job in waiting.get_nowait():
+                    one = ask(client, job)
                     with telling:
                         shown[number] = one
                         print("\n".join(lines(one)), file=sys.stderr, flush=True)
