@@ -37,7 +37,7 @@ def find_fault(kind: str, text: str) -> str | None:
     try:
         if kind == "ideate":
             ideas(reply, 1)
-            if unusable := find_left_out(kind, text):
+            if unusable := find_unusable_ideas(reply):
                 said = "; ".join(unusable[:3])
                 return f"{len(unusable)} of the ideas cannot be used: {said}. --as-is sends the rest."
         elif kind == "reflect":

@@ -14,7 +14,7 @@ from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import unjudged
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.placement import find_shortage
-from warpsmith.workers.steps.rows import in_bundle, owner_of
+from warpsmith.workers.steps.rows import bundle_of, in_bundle
 
 MODEL_STEPS = ("ideate", "code")
 
@@ -70,7 +70,7 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
         detail = f"{_format_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
         found.append(WaitingFor(what="judge", count=bundled, detail=detail))
     if failed:
-        bundle_id = min(owners).removeprefix(owner_of(""))
+        bundle_id = bundle_of(min(owners))
         detail = f"{_format_count(failed, 'step')} not judged by a bundle's host: warpsmith bundle --show {bundle_id}"
         found.append(WaitingFor(what="judge", count=failed, detail=detail))
     return found

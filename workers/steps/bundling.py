@@ -44,6 +44,7 @@ from warpsmith.workers.steps.requested import (
 from warpsmith.workers.steps.rows import (
     Held,
     add_event,
+    bundle_of,
     in_bundle,
     is_held,
     lock_search,
@@ -175,7 +176,7 @@ def _list_bundles(session: Session, search_id: str) -> list[str]:
     """Return the bundles that hold steps of the search, in their order."""
     held = (AttemptRow.search_id == search_id, AttemptRow.state == "running", in_bundle())
     owners = session.scalars(select(AttemptRow.owner).where(*held).distinct().order_by(AttemptRow.owner))
-    return [owner.removeprefix(owner_of("")) for owner in owners if owner is not None]
+    return [bundle_of(owner) for owner in owners if owner is not None]
 
 
 def _list_waiting(session: Session, search: SearchRow) -> list[AttemptRow | Requested]:

@@ -102,6 +102,11 @@ def owner_of(bundle_id: str) -> str:
     return f"bundle:{bundle_id}"
 
 
+def bundle_of(owner: str) -> str:
+    """Return the id of the bundle that is the owner of a step."""
+    return owner.removeprefix(owner_of(""))
+
+
 def in_bundle(table: type[AttemptRow | ProfileRow | TryRow] = AttemptRow) -> ColumnElement[bool]:
     """Return the condition that a row's owner is a bundle, whichever; never NULL."""
     return func.coalesce(table.owner, "").startswith(owner_of(""))

@@ -125,11 +125,11 @@ class Served(Rows):
         lead each size of which is 1 or of SOME.
         """
         known = device.type, inductor.configuration(), shapes  # another mode of Inductor's may decompose otherwise
-        samples = self._samples(shapes)
         kept = self._patterns.get(known)
         if kept is None:
-            kept = self._patterns[known] = Kept.of(self._facts(samples, device))
+            kept = self._patterns[known] = Kept.of(self._facts(self._samples(shapes), device))
         if lead not in kept:
+            samples = self._samples(shapes)
             try:
                 kept.add(lead, self._traced(samples, lead, device))
             except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
