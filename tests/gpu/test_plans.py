@@ -67,10 +67,7 @@ def run(x, y):
 COOPERATIVE = CLUSTERED.replace(
     "cg::cluster_group group = cg::this_cluster();", "cg::grid_group group = cg::this_grid();\n    group.sync();"
 ).replace("cluster=2", "cooperative=True")
-TENSOR_MAP = '''from kernels_db.runtime import cuda
-
-kernels = cuda.compile(r"""
-extern "C" __global__ void load_tile(const __grid_constant__ CUtensorMap map, float* y) {
+LOAD_TILE = """extern "C" __global__ void load_tile(const __grid_constant__ CUtensorMap map, float* y) {
     __shared__ alignas(128) float box[32 * 32];
     __shared__ alignas(8) unsigned long long barrier;
     const unsigned at = __cvta_generic_to_shared(&barrier), to = __cvta_generic_to_shared(box);
@@ -87,15 +84,25 @@ extern "C" __global__ void load_tile(const __grid_constant__ CUtensorMap map, fl
                  :: "r"(at) : "memory");
     for (int i = threadIdx.x; i < 1024; i += blockDim.x) y[blockIdx.x * 1024 + i] = box[i] * 2.0f + 1.0f;
 }
-""")
+"""
+"""A kernel that loads by a tensor map."""
+TENSOR_MAP = (
+    '''from kernels_db.runtime import cuda
+
+kernels = cuda.compile(r"""
+'''
+    + LOAD_TILE
+    + '''""")
 
 
 def run(x, y):
     rows = x.numel() // 32
     kernels.load_tile[rows // 32, 128](cuda.tensor_map(x.view(rows, 32), (32, 32)), y)
 '''
+)
 
-OPTIONS_THREE = '''import torch
+OPTIONS_THREE = (
+    '''import torch
 from kernels_db.runtime import cuda
 
 kernels = cuda.compile(r"""
@@ -110,24 +117,9 @@ extern "C" __global__ void shift(const float* x, float* y, float by, int n) {
     cg::this_grid().sync();
     if (i < n) y[i] = x[i] + by;
 }
-extern "C" __global__ void load_tile(const __grid_constant__ CUtensorMap map, float* y) {
-    __shared__ alignas(128) float box[32 * 32];
-    __shared__ alignas(8) unsigned long long barrier;
-    const unsigned at = __cvta_generic_to_shared(&barrier), to = __cvta_generic_to_shared(box);
-    const int row = blockIdx.x * 32;
-    if (threadIdx.x == 0) {
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at));
-        asm volatile("fence.mbarrier_init.release.cluster;");
-        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 4096;" :: "r"(at));
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1, {0, %3}], [%2];" :: "r"(to), "l"(&map), "r"(at), "r"(row) : "memory");
-    }
-    __syncthreads();
-    asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
-                 :: "r"(at) : "memory");
-    for (int i = threadIdx.x; i < 1024; i += blockDim.x) y[blockIdx.x * 1024 + i] = box[i] + 0.5f;
-}
-""")
+'''
+    + LOAD_TILE.replace("box[i] * 2.0f + 1.0f", "box[i] + 0.5f")
+    + '''""")
 
 
 def run(x, y):
@@ -139,6 +131,7 @@ def run(x, y):
     kernels.shift.launch(blocks, 256, scaled, halfway, 0.5, n, cooperative=True)
     kernels.load_tile[rows // 32, 128](cuda.tensor_map(halfway.view(rows, 32), (32, 32)), y)
 '''
+)
 
 DESCRIPTORS = """import triton
 import triton.language as tl

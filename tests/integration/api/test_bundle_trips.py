@@ -52,6 +52,13 @@ def screening(client: TestClient, db: Database, count: int = 2) -> tuple[str, Bu
     return search_id, bundled(client, search_id)
 
 
+def claimed(db: Database, attempt_id: str) -> steps.Work:
+    """A step that a model worker has taken."""
+    work = steps.claim(db, attempt_id, "model", 30.0, time.time())
+    assert work is not None
+    return work
+
+
 def write(db: Database, search_id: str, sources: list[str]) -> list[steps.Work]:
     """Play the model: ideas where they are asked for, then code; what goes beyond `sources` is closed."""
     left, worked = list(sources), []
@@ -59,8 +66,7 @@ def write(db: Database, search_id: str, sources: list[str]) -> list[steps.Work]:
         for attempt in attempts(db, search_id):
             if (attempt.kind, attempt.state) != (kind, "pending"):
                 continue
-            work = steps.claim(db, attempt.id, "model", 30.0, time.time())
-            assert work is not None
+            work = claimed(db, attempt.id)
             worked.append(work)
             if kind == "ideate":
                 ideas = [steps_support.idea(100 * attempt.ordinal + number) for number in range(work.params["ideas"])]
@@ -164,8 +170,7 @@ def test_open_asks_get_the_baselines_as_soon_as_these_come(client: TestClient, d
 
     def wait() -> str:
         """Play a model worker in agent mode; returns the request of the ask."""
-        work = steps.claim(db, ideate.id, "model", 30.0, time.time())
-        assert work is not None
+        work = claimed(db, ideate.id)
         assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
         (ask,) = client.get("/v1/asks", params={"search_id": search_id}).json()["items"]
         request: str = client.get(f"/v1/asks/{ask['id']}").json()["messages"][-1]["content"]
@@ -186,15 +191,13 @@ def test_a_request_that_was_built_while_the_baselines_came_is_asked_again(client
     search_id = created(db)
     first = bundled(client, search_id)
     (ideate,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
-    work = steps.claim(db, ideate.id, "model", 30.0, time.time())
-    assert work is not None
+    work = claimed(db, ideate.id)
     assert work.baselines is None
     assert merged(client, verdict_line(first))["merged"] == 1
     assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
     (pending,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
     assert pending.state == "pending", "nothing else would take it up"
-    again = steps.claim(db, ideate.id, "model", 30.0, time.time())
-    assert again is not None
+    again = claimed(db, ideate.id)
     assert again.baselines is not None
     assert steps.wait_for_answer(db, ideate.id, "model", build(request_context(again)), time.time())
     (waiting,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
@@ -207,14 +210,12 @@ def test_an_answer_that_comes_before_the_request_is_renewed_counts(client: TestC
     search_id = created(db)
     first = bundled(client, search_id)
     (ideate,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
-    work = steps.claim(db, ideate.id, "model", 30.0, time.time())
-    assert work is not None
+    work = claimed(db, ideate.id)
     steps.wait_for_answer(db, ideate.id, "model", build(request_context(work)), time.time())
     merged(client, verdict_line(first))
     (ask,) = client.get("/v1/asks", params={"search_id": search_id}).json()["items"]
     assert client.post(f"/v1/asks/{ask['id']}/answer", json={"reply": "ideas", "answered_by": "me"}).status_code == 200
-    again = steps.claim(db, ideate.id, "model", 30.0, time.time())
-    assert again is not None
+    again = claimed(db, ideate.id)
     request = build(request_context(again))
     assert steps.wait_for_answer(db, ideate.id, "model", request, time.time())
     (after,) = (attempt for attempt in attempts(db, search_id) if attempt.kind == "ideate")
