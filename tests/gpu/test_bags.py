@@ -142,6 +142,9 @@ def test_a_cuda_graph_reads_what_its_tensors_hold_at_each_replay() -> None:
         assert torch.equal(found, bag_kernel.plain(tensors, plan.written()))
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
+)
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_a_dlrm_is_right_with_each_batch_and_after_its_tables_moved(mode: str | None) -> None:
     device = torch.device("cuda")
@@ -193,7 +196,7 @@ def test_what_pytorch_asserts_is_asserted(change: str, told: str) -> None:
         timeout=240,
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode != 0
     assert "device-side assert triggered" in done.stderr
