@@ -1,7 +1,7 @@
 """Compile whole networks of KernelBench with `warpsmith.optimize`: which load, agree with themselves, and gain.
 
     python -m benchmarks.kernelbench_models PROBLEM ... [--only TEXT] [--mode MODE] [--seconds S] [--limit S]
-                                            [--within S] [--json FILE [--resume]]
+                                            [--together N] [--within S] [--json FILE [--resume]]
 
 PROBLEM is a file in KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`) or a directory of them, such as
 `KernelBench/level3` of a checkout; problems of level 4 load weights from a hub, and need one. Each runs in a process of
@@ -14,6 +14,10 @@ agrees      results, buffers and arguments written to, against the model itself 
 ms          of torch.compile in the same mode; of warpsmith.optimize; both timed in turns
 over        the first over the second, with the 95 % interval of their ratio
 
+With --together N problems are loaded, compiled and compared at the same time, and timed one after the other once all
+of them are ready: compiling keeps processors busy and not the GPU. What a kernel brings in its place is then decided
+beside other work; the times of whole models are not.
+
 Each row is told, and in FILE, as soon as it is had; with --within no problem is begun after so many seconds, and with
 --resume those that have a row in FILE are not measured again. Exits with 1 where a model that loads and runs does not
 agree.
@@ -22,24 +26,31 @@ agree.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
+import os
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks.rows import reason
 from benchmarks.rows import write as keep
 from benchmarks.showcase import columns
 
 LIMIT_S = 600.0
+TIMED_S = 60.0
+"""Of a problem's last part beside the timing: calls that tell whether its graph gains by its kernels."""
 NO_ANSWER = "no answer"
+READY = "ready"
 
 
 @dataclass
@@ -58,8 +69,8 @@ class Row:
     ci95: tuple[float, float] | None = None
 
 
-def measure(file: Path, mode: str | None, seconds: float) -> Row:
-    """Return a problem's row, measured in this process."""
+def measure(file: Path, mode: str | None, seconds: float, turn: Callable[[], None] = lambda: None) -> Row:
+    """Return a problem's row, measured in this process. `turn` returns when its models may be timed."""
     import torch  # noqa: PLC0415 - the parent has no need of it
 
     import warpsmith  # noqa: PLC0415 - as above
@@ -80,8 +91,13 @@ def measure(file: Path, mode: str | None, seconds: float) -> Row:
         fast = warpsmith.optimize(model, mode=mode)
         compared = fast.compare(*inputs)
         other = torch.compile(model, mode=mode)
-        calls = {"compile": other, "warpsmith": fast}
+        calls: dict[str, Callable[..., Any]] = {"compile": other, "warpsmith": fast}
         with torch.no_grad():
+            for call in calls.values():
+                call(*inputs)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            turn()
             for _ in range(trial.MOST_CALLS):  # whether a graph gains by its kernels is told by calls
                 if fast.settled:
                     break
@@ -120,25 +136,83 @@ def _loaded(file: Path) -> Any:
     return module
 
 
-def measure_apart(file: Path, mode: str | None, seconds: float, limit_s: float) -> Row:
-    """Return a problem's row, measured in a process of its own that ends after so many seconds."""
-    words = [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), "--seconds", str(seconds)]
-    try:
-        done = subprocess.run(
+def measure_apart(files: Sequence[Path], mode: str | None, seconds: float, limit_s: float) -> Iterator[Row]:
+    """Yield the problems' rows: each in a process of its own, which has so many seconds until it is to be timed.
+
+    All compile at once, and are timed in turn when the last of them is ready.
+    """
+    with contextlib.ExitStack() as stack:
+        begun = time.monotonic()
+        running = [stack.enter_context(_Process(file, mode, seconds, len(files))) for file in files]
+        for each in running:
+            each.wait(limit_s - (time.monotonic() - begun))
+        for each in running:
+            yield each.row(limit_s, seconds + TIMED_S)
+
+
+class _Process:
+    """One problem's process, which says when it is ready and then waits for its turn."""
+
+    def __init__(self, file: Path, mode: str | None, seconds: float, number: int) -> None:
+        self.file = file
+        threads = {} if number == 1 else {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, (os.cpu_count() or 1) // number))}
+        words = [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), "--seconds", str(seconds)]
+        self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self.child = subprocess.Popen(
             [*words, *(["--mode", mode] if mode else [])],
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
-            check=False,
-            timeout=limit_s,
             cwd=Path(__file__).resolve().parents[1],
+            env=os.environ | threads,
         )
-    except subprocess.TimeoutExpired:
-        return Row(file.stem, f"{NO_ANSWER} in {limit_s:.0f} s")
-    try:
-        return _read(json.loads(done.stdout.splitlines()[-1]))
-    except (IndexError, ValueError, TypeError, KeyError):
-        last = (done.stderr.strip().splitlines() or [""])[-1][:120]
-        return Row(file.stem, f"the process ended with {done.returncode}: {last}")
+        self.said = ""
+        self.reader = threading.Thread(target=self._read_line, daemon=True)
+        self.reader.start()
+
+    def _read_line(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:  # a problem may print, too
+            self.said = line.strip()
+            if self.said == READY:
+                break
+
+    def wait(self, seconds: float) -> None:
+        """Return when it is ready or has ended, or after so many seconds."""
+        self.reader.join(max(0.0, seconds))
+
+    def row(self, limit_s: float, timed_s: float) -> Row:
+        """Let it time its models, for so many seconds at most, and return its row; an error's where there is none."""
+        if self.reader.is_alive():
+            return Row(self.file.stem, f"{NO_ANSWER} in {limit_s:.0f} s")
+        try:
+            rest = self.child.communicate("\n" if self.said == READY else None, timeout=timed_s)[0]
+        except subprocess.TimeoutExpired:
+            return Row(self.file.stem, f"{NO_ANSWER} in {timed_s:.0f} s of timing")
+        try:
+            return _read(json.loads((rest or self.said).splitlines()[-1]))
+        except (IndexError, ValueError, TypeError, KeyError):
+            self.errors.seek(0)
+            last = (self.errors.read().strip().splitlines() or [""])[-1][:120]
+            return Row(self.file.stem, f"the process ended with {self.child.returncode}: {last}")
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+        self.child.wait()
+        self.reader.join()
+        for stream in (self.child.stdin, self.child.stdout, self.errors):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # a pipe whose reader has ended
+                    stream.close()
+
+
+def _my_turn() -> None:
+    print(READY, flush=True)
+    sys.stdin.readline()
 
 
 def _read(document: dict[str, Any]) -> Row:
@@ -198,18 +272,23 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=LIMIT_S, help="seconds for a problem in all; default: %(default)s"
     )
+    parser.add_argument(
+        "--together", type=int, metavar="N", default=1, help="problems that compile at once; default: %(default)s"
+    )
     parser.add_argument("--within", type=float, metavar="S", help="seconds after which no problem is begun")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     parser.add_argument("--resume", action="store_true", help="leave out problems that have a row in FILE")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
-        print(json.dumps(asdict(measure(options.one, options.mode, options.seconds))))
+        print(json.dumps(asdict(measure(options.one, options.mode, options.seconds, _my_turn))))
         return 0
     files = [file for each in options.problems for file in (sorted(each.glob("*.py")) if each.is_dir() else [each])]
     files = [file for file in files if options.only.lower() in file.name.lower()]
     if not files:
         parser.error(f"argument PROBLEM: found none in {options.problems}, expected Python files")
+    if options.together < 1:
+        parser.error(f"argument --together: found {options.together}, expected a number of 1 or more")
     if options.resume and options.json is None:
         parser.error("argument --resume: found no --json FILE, expected one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a problem's process is ended, too
@@ -219,22 +298,22 @@ def main() -> int:
     except ValueError as error:
         parser.error(f"argument --json: {error}")
     had = {row.problem for row in rows}
-    for file in files:
-        if file.stem in had:
-            continue
+    files = [file for file in files if file.stem not in had]
+    while files:
         spent = time.monotonic() - begun
         if options.within is not None and spent >= options.within:
-            print(f"{file.stem} and those behind it: not begun, {spent:.0f} s are over", file=sys.stderr)
+            print(f"{files[0].stem} and those behind it: not begun, {spent:.0f} s are over", file=sys.stderr)
             break
         left = options.limit if options.within is None else min(options.limit, options.within - spent)
-        row = measure_apart(file, options.mode, options.seconds, left)
-        if left < options.limit and row.error.startswith(NO_ANSWER):
-            print(f"{file.stem}: no row, the time is over", file=sys.stderr)
-            break
-        rows.append(row)
-        print("  ".join(filter(None, shown(rows[-1]))), file=sys.stderr, flush=True)
-        if options.json:
-            keep(options.json, rows)
+        batch, files = files[: options.together], files[options.together :]
+        for row in measure_apart(batch, options.mode, options.seconds, left):
+            if left < options.limit and row.error.startswith(NO_ANSWER):
+                print(f"{row.problem}: no row, the time is over", file=sys.stderr)
+                continue
+            rows.append(row)
+            print("  ".join(filter(None, shown(row))), file=sys.stderr, flush=True)
+            if options.json:
+                keep(options.json, rows)
     print(table(rows))
     return 1 if any(row.agrees is False for row in rows) else 0
 

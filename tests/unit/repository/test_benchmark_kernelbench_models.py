@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,18 +37,28 @@ def get_init_inputs():
 def test_a_problem_that_does_not_load_says_in_which_step(tmp_path: Path) -> None:
     file = tmp_path / "1_Broken.py"
     file.write_text("import torch\n\ndef get_init_inputs():\n    return []\n")
-    error = measure_apart(file, None, 0.1, 300).error
+    (row,) = measure_apart([file], None, 0.1, 300)
+    error = row.error
     assert error.startswith("load: AttributeError: module 'problem_1_Broken' has no")
 
 
 @pytest.mark.nightly
-def test_a_problem_is_compiled_compared_and_timed(tmp_path: Path) -> None:
-    file = tmp_path / "2_Linear.py"
-    file.write_text(PROBLEM)
-    row = measure_apart(file, None, 0.2, 300)
-    assert (row.error, row.graphs, row.masks, row.kernels, row.agrees) == ("", 1, (0, 0), (0, 0), True)
-    assert row.compile_ms is not None
-    assert row.compile_ms > 0
+def test_problems_are_compiled_and_compared_together_and_timed(tmp_path: Path) -> None:
+    """One that prints is ready no sooner."""
+    files = [tmp_path / name for name in ("2_Linear.py", "3_Loud.py")]
+    for file, more in zip(files, ("", "print('ready or not')"), strict=True):
+        file.write_text(PROBLEM + more)
+    for row in measure_apart(files, None, 0.2, 300):
+        assert (row.error, row.graphs, row.masks, row.kernels, row.agrees) == ("", 1, (0, 0), (0, 0), True)
+        assert row.compile_ms is not None
+        assert row.compile_ms > 0
+
+
+def test_a_problem_that_is_never_ready_is_ended(tmp_path: Path) -> None:
+    file = tmp_path / "3_Endless.py"
+    file.write_text("while True: pass")
+    (row,) = measure_apart([file], None, 0.1, 1)
+    assert row == Row("3_Endless", "no answer in 1 s")
 
 
 def test_what_ran_is_counted() -> None:
@@ -69,15 +80,18 @@ def test_rows_are_kept_as_they_are_had_and_not_measured_again(
     file, asked = tmp_path / "rows.json", []
     write(file, [Row("1_a", "", 1, (1, 2), (0, 3), True, 2.0, 1.0, 2.0, (1.9, 2.1))])
 
-    def measured(problem: Path, _mode: str | None, _seconds: float, limit_s: float) -> Row:
-        asked.append(problem.stem)
-        return Row(problem.stem, "load: KeyError: x" if problem.stem == "2_b" else f"no answer in {limit_s:.0f} s")
+    def measured(problems: Sequence[Path], _mode: str | None, _seconds: float, limit_s: float) -> Iterator[Row]:
+        asked.append([each.stem for each in problems])
+        for each in problems:
+            yield Row(each.stem, "load: KeyError: x" if each.stem == "2_b" else f"no answer in {limit_s:.0f} s")
 
     monkeypatch.setattr(kernelbench_models, "measure_apart", measured)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), "--json", str(file), "--resume", "--within", "60"])
+    monkeypatch.setattr(
+        sys, "argv", ["", str(tmp_path), "--json", str(file), "--resume", "--within", "60", "--together", "2"]
+    )
     assert kernelbench_models.main() == 0
-    assert asked == ["2_b", "3_c"]
+    assert asked == [["2_b", "3_c"]]
     assert [row.problem for row in read(file)] == ["1_a", "2_b"]
     said = capsys.readouterr()
     assert "2 problems: 1 load, run and compile" in said.out
