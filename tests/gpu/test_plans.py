@@ -491,6 +491,10 @@ def test_a_capture_gets_the_launches_and_not_the_graph(graphed: Callable[[str], 
 def test_a_graph_is_built_while_another_thread_captures(graphed: Callable[[str], ModuleType]) -> None:
     package = graphed("cuda")
     x, stream, found = torch.ones(4096, device="cuda"), torch.cuda.Stream(), []
+    with torch.cuda.stream(stream):  # has memory from now on: PyTorch may ask CUDA for none while a graph is captured
+        for _ in range(2):
+            package.scale_shift(x)
+        torch.empty(1 << 20, device="cuda")
     torch.cuda.synchronize()
     before = graphs(package)
 
