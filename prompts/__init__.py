@@ -25,7 +25,8 @@ _HERE = Path(__file__).parent
 class Play:
     """One technique of the playbook, its `summary` in one line.
 
-    By device type: `signs`, the signs in one line that it is worth trying, and `advice`, a list in Markdown.
+    By device type: `signs`, the signs in one line that it is worth trying, and `advice`, a list in Markdown whose items
+    may be marked as those of a `Page`.
     """
 
     technique: str
@@ -33,6 +34,10 @@ class Play:
     summary: str
     signs: Mapping[str, str]
     advice: Mapping[str, str]
+
+    def advice_for(self, device: str, kinds: frozenset[str], language: str) -> str:
+        """Return the advice for candidates in a language on an op of these kinds; on any op where none is known."""
+        return _fitting(self.advice[device], kinds, language)
 
     def first(self, device: str) -> str:
         """Return the first sentence of the advice for a type of device; the weightiest item comes first."""
@@ -53,16 +58,21 @@ class Page:
 
     def advice_for(self, kinds: frozenset[str], language: str) -> str:
         """Return the advice for candidates in a language on an op of these kinds; on any op where none is known."""
-        lines = []
-        for line in self.advice.splitlines():
-            tagged = re.match(r"- \[([a-z ]*)(?:; ([a-z ]+))?\] ", line)
-            if tagged is None:
-                lines.append(line)
-                continue
-            of, languages = set(tagged[1].split()), tagged[2]
-            if (not kinds or not of or kinds & of) and (languages is None or language in languages.split()):
-                lines.append(f"- {line[tagged.end() :]}")
-        return "\n".join(lines)
+        return _fitting(self.advice, kinds, language)
+
+
+def _fitting(advice: str, kinds: frozenset[str], language: str) -> str:
+    """Return the items that carry no mark, or one that has a kind of the op and the language."""
+    lines = []
+    for line in advice.splitlines():
+        tagged = re.match(r"- \[([a-z ]*)(?:; ([a-z ]+))?\] ", line)
+        if tagged is None:
+            lines.append(line)
+            continue
+        of, languages = set(tagged[1].split()), tagged[2]
+        if (not kinds or not of or kinds & of) and (languages is None or language in languages.split()):
+            lines.append(f"- {line[tagged.end() :]}")
+    return "\n".join(lines)
 
 
 class PromptError(ValueError):

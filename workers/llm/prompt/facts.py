@@ -273,7 +273,8 @@ def tolerance_lines(
 ) -> list[str]:
     """Say what counts as right, with the measured numbers where the baselines were measured.
 
-    `brief`: those in one line, from the smallest to the largest, and not for each workload.
+    `brief`: those in one line, from the smallest to the largest; else a line for each workload, or one where their
+    limits are the same.
     """
     exact = [part.name for part in op.outputs if part.check.kind == "exact"]
     lines = [f"`{name}`: every element equal to the reference's" for name in exact]
@@ -291,9 +292,9 @@ def tolerance_lines(
         for entry in verdict["workloads"]
         if entry["id"] in resolved and (limit := entry["error"].get("limit")) is not None
     }
-    if brief and errors:
+    if errors and (brief or len({significant(limit) for limit, _ in errors.values()}) == 1):
         limits, eager = ([one for one in found if one is not None] for found in zip(*errors.values(), strict=True))
-        lines.append(f"by workload: {_error_line(limits, eager)}")
+        lines.append(f"{'by' if brief else 'each'} workload: {_error_line(limits, eager)}")
     elif errors:
         lines += [
             f"`{name}`: {_error_line([limit], [] if eager is None else [eager])}"
