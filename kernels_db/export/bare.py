@@ -23,6 +23,7 @@ from warpsmith.kernels_db.export.stand_in_source import inlined
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.formats.shared.adapted_kernel import tuple_of
 from warpsmith.kernels_db.formats.shared.python_source import without_comments
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.resolve import arguments
@@ -143,12 +144,12 @@ def _without_word(text: str) -> str:
     """Return the source with its own names free of WORD, unless one of them has OTHER_WORD already."""
     if WORD not in text.lower() or OTHER_WORD in text.lower():
         return text
-    return ast.unparse(_Renamed().visit(ast.parse(text)))
+    return ast.unparse(_Renamed().visit(parse_module(text)))
 
 
 def _bound(text: str) -> set[str]:
     found = set()
-    for node in ast.parse(text).body:
+    for node in parse_module(text).body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)
