@@ -26,6 +26,8 @@ NODES = {"node", "default"}  # what `ast.literal_eval` is given by name: no text
 def elsewhere(tree: ast.Module) -> Iterator[int]:
     """Yield the lines that parse Python by themselves."""
     for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt | ast.expr):
+            continue
         if isinstance(node, ast.ImportFrom):
             parses = node.module == "ast"
         elif isinstance(node, ast.Attribute):
