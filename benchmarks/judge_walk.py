@@ -36,6 +36,7 @@ from typing import Any
 from benchmarks.jobs import Role, job, output, tensor, workload
 from benchmarks.redteam_catalogue.text import cpp
 from warpsmith.kernels_db.job.documents import Job, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.workers.judge.gates.referee import Referee
 from warpsmith.workers.judge.languages import compile_service
 from warpsmith.workers.judge.machine import process_control
@@ -121,7 +122,7 @@ def _imports(room: str) -> frozenset[str]:
     if spec is None or spec.origin is None:
         return frozenset()
     found = set()
-    for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
+    for node in ast.walk(parse_module(Path(spec.origin).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(JUDGE):
             base = f"{node.module}.".removeprefix(JUDGE).rstrip(".")
             names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]

@@ -20,9 +20,9 @@ from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, summary
 from warpsmith.kernels_db.export.kernel import ExportedKernel, attribute_source, module_name, write_project
 from warpsmith.kernels_db.export.spec_module import as_python, derived_axes, number_of_axis
 from warpsmith.kernels_db.export.stand_in_source import inlined
-from warpsmith.kernels_db.export.task_data import input_sources, result_sources
 from warpsmith.kernels_db.formats.shared.adapted_kernel import tuple_of
 from warpsmith.kernels_db.formats.shared.python_source import without_comments
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.resolve import arguments
@@ -46,11 +46,14 @@ def build_gpu_mode(kernel: ExportedKernel, directory: Path, name: str | None = N
 
     Raises FileExistsError where it exists, SpecErrors with every part of the kernel or spec that has no such form.
     """
-    op, module = kernel.op, name or module_name(kernel)
-    imported = gpu_mode.is_imported(op)
-    files = {} if imported else gpu_mode.task_files(kernel)
+    return write_project(directory, f"{name or module_name(kernel)}-{GPU_MODE}", gpu_mode_files(kernel))
+
+
+def gpu_mode_files(kernel: ExportedKernel) -> dict[str, str]:
+    """Return the files that `build_gpu_mode` writes. Raises SpecErrors as it does."""
+    op = kernel.op
     source = _without_word(_source(kernel, {"custom_kernel", "torch"}))
-    taken, given = input_sources(op, imported), result_sources(op, imported)
+    taken, given, files = gpu_mode.said(kernel)
     sizes, errors = _sizes(op)
     if errors:
         raise SpecErrors(errors)
@@ -70,8 +73,7 @@ def custom_kernel(data):
         expected = f"a kernel without it: GPU MODE refuses every submission that has it (line {line} of submission.py)"
         raise SpecErrors([SpecError("source", f"the word {WORD}", expected)])
     header = "".join(line for line in _header(kernel).splitlines(keepends=True) if WORD not in line.lower())
-    files["submission.py"] = header + text
-    return write_project(directory, f"{module}-{GPU_MODE}", files)
+    return files | {"submission.py": header + text}
 
 
 def build_kernelbench(kernel: ExportedKernel, directory: Path, name: str | None = None) -> Path:
@@ -80,7 +82,12 @@ def build_kernelbench(kernel: ExportedKernel, directory: Path, name: str | None 
     KernelBench runs the two apart: the first has `Model` and its inputs, the second `ModelNew`, with the constructor of
     `Model` where it has weights. Raises as `build_gpu_mode` does.
     """
-    op, module = kernel.op, name or module_name(kernel)
+    return write_project(directory, f"{name or module_name(kernel)}-{KERNELBENCH}", kernelbench_files(kernel))
+
+
+def kernelbench_files(kernel: ExportedKernel) -> dict[str, str]:
+    """Return the files that `build_kernelbench` writes. Raises SpecErrors as it does."""
+    op = kernel.op
     problem, workload = kernelbench.problem_of(kernel)
     model = inlined(op.reference).rstrip() if op.state else ""
     source = _source(kernel, {"ModelNew", "torch", *_bound(model)})
@@ -108,8 +115,7 @@ def build_kernelbench(kernel: ExportedKernel, directory: Path, name: str | None 
     if (found := REFUSED.search(text)) is not None:
         expected = "a kernel without it: KernelBench's static checker refuses it"
         raise SpecErrors([SpecError("source", found.group(), expected)])
-    files = {"problem.py": problem, "solution.py": _header(kernel) + text}
-    return write_project(directory, f"{module}-{KERNELBENCH}", files)
+    return {"problem.py": problem, "solution.py": _header(kernel) + text}
 
 
 def _source(kernel: ExportedKernel, taken: set[str]) -> str:
@@ -143,12 +149,12 @@ def _without_word(text: str) -> str:
     """Return the source with its own names free of WORD, unless one of them has OTHER_WORD already."""
     if WORD not in text.lower() or OTHER_WORD in text.lower():
         return text
-    return ast.unparse(_Renamed().visit(ast.parse(text)))
+    return ast.unparse(_Renamed().visit(parse_module(text)))
 
 
 def _bound(text: str) -> set[str]:
     found = set()
-    for node in ast.parse(text).body:
+    for node in parse_module(text).body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)

@@ -48,7 +48,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     """
     op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
-    raw, definition = definition_of(op, target)
+    raw, definition = definition_of(kernel)
     defined = str(definition.get("name"))
     place = f"{_segment(definition.get('op_type'))}/{_segment(defined)}"
     traces = list(traces_of(kernel, op, target, defined, module))
@@ -62,16 +62,17 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     return write_project(directory, f"{module}-{NAME}", files)
 
 
-def definition_of(op: Op, target: Target) -> tuple[str, dict[str, Any]]:
+def definition_of(kernel: ExportedKernel) -> tuple[str, dict[str, Any]]:
     """Return the text of the op's Definition, as it was imported or as the format says the op, and the Definition.
 
     Raises SpecErrors with every part of the spec that the format cannot say.
     """
+    op = kernel.op
     imported = _imported_definition(op)
     if imported is not None:
         _check_made(op)
         return imported
-    if errors := _unsaid(op, op.workloads_for(target)):
+    if errors := _unsaid(op, op.workloads_for(Target.parse(kernel.target))):
         raise SpecErrors(errors)
     definition = _definition(op)
     return to_json(definition), definition

@@ -11,6 +11,8 @@ import ast
 import posixpath
 from collections.abc import Iterator, Mapping
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
+
 IMPORTER = '''
 import importlib.abc as _importlib_abc
 import importlib.util as _importlib_util
@@ -92,7 +94,7 @@ def reachable(files: Mapping[str, str], start: str) -> set[str]:
 
 def public_names(init: str) -> list[str]:
     """Read `__all__` of a package's `__init__.py`."""
-    for node in ast.parse(init).body:
+    for node in parse_module(init).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
             return names
@@ -110,7 +112,7 @@ def literal(text: str) -> str:
 
 
 def _imports(name: str, files: Mapping[str, str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(files[name])):
+    for node in ast.walk(parse_module(files[name])):
         if not isinstance(node, ast.ImportFrom) or node.level == 0:
             continue
         place = posixpath.dirname(name)
@@ -130,7 +132,7 @@ def _imports(name: str, files: Mapping[str, str]) -> Iterator[str]:
 def renamed_imports(source: str, old: str, new: str) -> str:
     """Return a source whose `from old... import` say `from new... import`."""
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_module(source)):
         if isinstance(node, ast.ImportFrom) and ("." * node.level + (node.module or "")).startswith(old):
             lines[node.lineno - 1] = lines[node.lineno - 1].replace(old, new, 1)
     return "".join(lines)

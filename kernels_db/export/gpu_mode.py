@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -97,9 +98,20 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     """
     op = kernel.op
     module = name or module_name(kernel)
+    taken, given, task = said(kernel)
+    files = {"submission.py": _submission(kernel, op, module, taken, given)}
+    return write_project(directory, f"{module}-{NAME}", files | task)
+
+
+def said(kernel: ExportedKernel) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the sources of the op's inputs and of its results, and the files of a task unless it came from one.
+
+    Raises SpecErrors with every part of the spec that the format cannot say.
+    """
+    op = kernel.op
     imported = is_imported(op)
-    files = {"submission.py": _submission(kernel, op, module, imported)}
-    return write_project(directory, f"{module}-{NAME}", files | ({} if imported else task_files(kernel)))
+    task = {} if imported else task_files(kernel)
+    return input_sources(op, imported), result_sources(op, imported), task
 
 
 def is_imported(op: Op) -> bool:
@@ -117,8 +129,7 @@ def task_files(kernel: ExportedKernel) -> dict[str, str]:
     return {"task.yml": _task(op, workloads), "task.py": _types(op), "reference.py": _reference(op, target)}
 
 
-def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> str:
-    taken, given = input_sources(op, imported), result_sources(op, imported)
+def _submission(kernel: ExportedKernel, op: Op, module: str, taken: Sequence[str], given: Sequence[str]) -> str:
     return "\n\n".join(
         [
             LICENSE_HEADER + docstring(op.name, op.description, summary(kernel)),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.op import Input, Op
 
 EPSILON = ("eps", "variance_epsilon", "epsilon", "layer_norm_eps")
@@ -66,7 +67,7 @@ class HostNumber:
 def epsilons(op: Op) -> list[float]:
     """Return the numbers that the reference gives to `rms_norm` as its epsilon."""
     found: list[float] = []
-    for node in ast.walk(ast.parse(op.reference)):
+    for node in ast.walk(parse_module(op.reference)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "rms_norm":
             given = [*node.args[3:4], *(each.value for each in node.keywords if each.arg == "eps")]
             numbers = [each.value for each in given if isinstance(each, ast.Constant)]
@@ -79,7 +80,7 @@ def host_numbers(op: Op) -> list[HostNumber] | None:
 
     None where one of them is no constant and no input: then nothing says whether a host computes the same.
     """
-    tree = ast.parse(op.reference)
+    tree = parse_module(op.reference)
     constants, inputs = _constants(tree), {item.name for item in op.inputs}
     found: dict[HostNumber, None] = {}
     for node in ast.walk(tree):
@@ -126,7 +127,7 @@ def _row_by_row(op: Op) -> bool:
 
     Loops, indices and products of matrices may look at other rows.
     """
-    tree = ast.parse(op.reference)
+    tree = parse_module(op.reference)
     if any(isinstance(node, ast.For | ast.While | ast.MatMult) for node in ast.walk(tree)):
         return False
     if any(isinstance(node, ast.Subscript) and not _keeps_leading(node) for node in ast.walk(tree)):

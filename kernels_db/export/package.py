@@ -33,6 +33,7 @@ from warpsmith.kernels_db.export.kernel_facts import configurations, file_of, ve
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
 from warpsmith.kernels_db.export.stand_in_source import carried
 from warpsmith.kernels_db.job.languages import LANGUAGES
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.op import Input, Op, Target
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 
@@ -185,7 +186,7 @@ def argument_defaults(op: Op) -> list[str | None]:
     It is the reference's own, or "None" for an optional input. Python takes defaults from the last argument on, so
     one before an argument without any is left out.
     """
-    functions = {node.name: node for node in ast.walk(ast.parse(op.reference)) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in ast.walk(parse_module(op.reference)) if isinstance(node, ast.FunctionDef)}
     entry = functions.get("run") or functions.get("forward")
     taken = [] if entry is None else [a.arg for a in entry.args.args if a.arg != "self"]
     given = [] if entry is None else entry.args.defaults

@@ -37,15 +37,8 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
 
     Raises FileExistsError where it exists; SpecErrors where the op was imported from no task, or was not timed.
     """
-    op = kernel.op
     module = name or module_name(kernel)
-    if op.origin is None or op.origin.format != task.FORMAT:
-        found = None if op.origin is None else op.origin.format
-        raise SpecErrors([SpecError("origin.format", found, f"{task.FORMAT}: results go by a task's configuration")])
-    times = _times(kernel, op)
-    given = raw_files(op.origin)
-    setting, direction = task.setting(given)
-    files = {PurePosixPath(file.path).name: file.text() for file in task.task_and_configuration(given)}
+    files, setting, direction, times = said(kernel)
     files |= {
         f"eval_results/{direction}/{file}": to_json(_results(kernel, setting, times[baseline]))
         for baseline, file in BASELINES.items()
@@ -57,8 +50,22 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     return write_project(directory, f"{module}-{NAME}", files)
 
 
+def said(kernel: ExportedKernel) -> tuple[dict[str, str], str, str, Mapping[str, float]]:
+    """Return the files of the task that the op came from, its setting, its direction and the times of its workload.
+
+    The times are in microseconds, by contender. Raises SpecErrors where the op was imported from no task, or was not
+    timed.
+    """
+    op = kernel.op
+    if op.origin is None or op.origin.format != task.FORMAT:
+        found = None if op.origin is None else op.origin.format
+        raise SpecErrors([SpecError("origin.format", found, f"{task.FORMAT}: results go by a task's configuration")])
+    given = raw_files(op.origin)
+    files = {PurePosixPath(file.path).name: file.text() for file in task.task_and_configuration(given)}
+    return files, *task.setting(given), _times(kernel, op)
+
+
 def _times(kernel: ExportedKernel, op: Op) -> Mapping[str, float]:
-    """Return the times by contender, in microseconds, of the one workload that a task has."""
     for row in kernel.evidence["workloads"]:
         if row["id"] == op.workloads[0].id and row["time_us"] and "candidate" in row["time_us"]:
             found: Mapping[str, float] = row["time_us"]

@@ -33,7 +33,7 @@ def build(kernel: ExportedKernel, directory: Path, name: str | None = None) -> P
     """
     op, target = kernel.op, Target.parse(kernel.target)
     module = name or module_name(kernel)
-    raw, definition = flashinfer_bench.definition_of(op, target)
+    raw, definition = flashinfer_bench.definition_of(kernel)
     defined = str(definition.get("name"))
     traces = list(flashinfer_bench.traces_of(kernel, op, target, defined, module))
     files = {

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.kernel_facts import numbers, render_kernels
+from warpsmith.kernels_db.job.python_parsing import parse_expression
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.dist import default_dist
 from warpsmith.kernels_db.spec.op import Input, Op, Output, Target
@@ -244,7 +245,7 @@ class _Renamed(ast.NodeTransformer):
         self._pattern = pattern
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.parse(self._pattern.format(node.id), mode="eval").body
+        return parse_expression(self._pattern.format(node.id))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         assert isinstance(node.func, ast.Name)
@@ -261,4 +262,4 @@ def as_python(expression: str, pattern: str = "{}_") -> str:
 
     It is over the generated locals where `pattern` is not given.
     """
-    return ast.unparse(ast.fix_missing_locations(_Renamed(pattern).visit(ast.parse(expression, mode="eval").body)))
+    return ast.unparse(ast.fix_missing_locations(_Renamed(pattern).visit(parse_expression(expression))))

@@ -10,6 +10,7 @@ import ast
 from importlib import resources
 
 from warpsmith.kernels_db.export.fold import literal, renamed_imports
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 SHORT_NAME = "kernels_db.formats.stand_in"
 _OURS = "from warpsmith.kernels_db.job import block_scaled\n"
@@ -58,7 +59,7 @@ def _imports(reference: str) -> list[ast.ImportFrom]:
         return []
     return [
         node
-        for node in ast.walk(ast.parse(reference))
+        for node in ast.walk(parse_module(reference))
         if isinstance(node, ast.ImportFrom) and node.module == SHORT_NAME
     ]
 

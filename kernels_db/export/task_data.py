@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from warpsmith.kernels_db.formats.gpu_mode.exchange import Exchange, exchange_of
 from warpsmith.kernels_db.formats.gpu_mode.inputs import OBJECT
+from warpsmith.kernels_db.job.python_parsing import parse_expression
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.kernels_db.spec.resolve import arguments
 
@@ -89,7 +90,7 @@ class _Taken(ast.NodeTransformer):
     def _source(self, found: str | None) -> ast.expr:
         if found is None:
             raise _unreadable("a result with a part that is neither an output nor a written input")
-        return ast.parse(found, mode="eval").body
+        return parse_expression(found)
 
 
 def _exchange(op: Op) -> Exchange:

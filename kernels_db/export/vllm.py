@@ -49,13 +49,17 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel, name
     """
     kernels = joined([kernel, *others])
     module = name or module_name(*kernels)
-    layer = _layer_source(kernels[0].op)
+    layer = layer_source(kernels[0])
     files = package.project_files(kernels, module, vllm_layer=layer)
     return write_project(directory, module, files)
 
 
-def _layer_source(op: Op) -> str:
-    """Return the module `_layer`: which arguments of the op are what in the layer. Raises SpecErrors."""
+def layer_source(kernel: ExportedKernel) -> str:
+    """Return the module `_layer`: which arguments of the op are what in the layer.
+
+    Raises SpecErrors where no layer of vLLM's is known that the op could be.
+    """
+    op = kernel.op
     if op.name not in LAYERS:
         known = ", ".join(f"{name} ({layer.layer})" for name, layer in LAYERS.items())
         raise SpecErrors([SpecError("name", op.name, f"an op whose layer in vLLM is known: one of {known}")])

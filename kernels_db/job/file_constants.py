@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from warpsmith.kernels_db.job.python_parsing import parse_expression, parse_module
+
 LONGEST = 1000
 """Characters of one value."""
 
@@ -51,7 +53,7 @@ def literal(value: object) -> str | None:
 def is_literal(text: str) -> bool:
     """Check whether a text is the source of one plain value, as `repr` writes it."""
     try:
-        return repr(ast.literal_eval(text)) == text
+        return repr(ast.literal_eval(parse_expression(text))) == text
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
@@ -71,7 +73,7 @@ def constants_of(text: str) -> dict[int, str]:
     """
     if _CONSTANT.partition("{constants}")[0] not in text:
         return {}
-    for statement in reversed(ast.parse(text).body):
+    for statement in reversed(parse_module(text).body):
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "_CONSTANTS":
             constants = {number: repr(value) for number, value in ast.literal_eval(statement.value).items()}
             return constants if with_constants("", constants).strip() in text else {}

@@ -10,6 +10,8 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
+
 MOST = 1 << 31
 """Sizes are below this; an expression with a larger number in it is none."""
 
@@ -53,7 +55,7 @@ def with_sizes(text: str, sizes: Mapping[str, int]) -> str:
 def _places(text: str) -> dict[str, tuple[ast.expr, int]]:
     """Return the expression and the value of each size, by name."""
     try:
-        tree = ast.parse(text)
+        tree = parse_module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found: dict[str, list[ast.expr | None]] = {}

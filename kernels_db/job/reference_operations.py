@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
+
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -20,7 +22,7 @@ def operations(reference: str) -> frozenset[str]:
     {"add", "relu"} of `torch.relu(x + y)`. A method in place counts as the one that is not.
     """
     try:
-        tree = ast.parse(reference)
+        tree = parse_module(reference)
     except (SyntaxError, ValueError):
         return frozenset()
     found = set()

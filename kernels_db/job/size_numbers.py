@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 
 from warpsmith.kernels_db.job.native_numbers import MOST_BITS, NARROW, Found, SizeNumbers, native_numbers
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 _FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -35,7 +36,7 @@ def size_numbers(source: str) -> SizeNumbers:
     """
     found = Found()
     try:
-        module = ast.parse(source)
+        module = parse_module(source)
         _read(module, _constants(module), found)
         for text in _native(module):
             native_numbers(text, found)

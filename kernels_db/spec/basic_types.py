@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from warpsmith.kernels_db.job.dtypes import DTYPE_BYTES
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.near_misses import suggest
 
@@ -173,7 +174,7 @@ def python_tree(source: str) -> ast.Module:
         raise ValueError(f"more than {MAX_SOURCE} characters")
     if any(len(found[0]) > MAX_F_STRING for found in _F_STRING.finditer(source)):
         raise ValueError(f"an f-string of more than {MAX_F_STRING} characters")
-    return ast.parse(source)
+    return parse_module(source)
 
 
 def python_source(source: str) -> str:

@@ -27,6 +27,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from warpsmith.kernels_db.job.baselines import RESERVED_NAMES
+from warpsmith.kernels_db.job.python_parsing import parse_expression, parse_module
 from warpsmith.kernels_db.spec.basic_types import MAX_SOURCE, Name, python_source, refuse
 from warpsmith.kernels_db.spec.near_misses import one_of
 
@@ -86,7 +87,7 @@ def presets() -> Mapping[str, Preset]:
     folder = resources.files("warpsmith.kernels_db.spec.presets")
     for library in LIBRARIES:
         text = (folder / f"{library}.py").read_text(encoding="utf-8")
-        for node in ast.parse(text).body:
+        for node in parse_module(text).body:
             if isinstance(node, ast.FunctionDef):
                 names = tuple(parameter.arg for parameter in node.args.args)
                 signature = f"{library}.{node.name}({ast.unparse(node.args)})"
@@ -113,7 +114,7 @@ def read_call(text: str) -> ExpertCall | None:
     if found is not None and not keyword.iskeyword(found[1]):
         module, rest = found[1], found[2]
     try:
-        expression = ast.parse(rest.strip(), mode="eval").body
+        expression = parse_expression(rest.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return _split(module, expression)

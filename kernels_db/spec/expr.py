@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NoReturn
 
+from warpsmith.kernels_db.job.python_parsing import parse_expression
 from warpsmith.kernels_db.spec.errors import listed
 
 MAX_LENGTH = 500
@@ -98,7 +99,7 @@ def parse(text: str, kind: Kind) -> Expression:
     # The tree of Python's own parser, so that precedence is what everybody expects.
     inner = text.replace("\n", " ").strip(" \t")
     try:
-        tree = ast.parse(inner, mode="eval").body
+        tree = parse_expression(inner)
     except SyntaxError as error:
         raise ExprError(text, _offset(text) + (error.offset or len(inner)), "not a valid expression") from None
     except (ValueError, RecursionError, MemoryError):

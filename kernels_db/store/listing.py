@@ -78,7 +78,7 @@ NONE_IS_NEGATIVE = (SearchRow.best_score.expression, SearchRow.best_limit.expres
 
 _ABOVE_ALL = 1e300
 
-_ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,28}")
+_ID = re.compile(r"[a-z]{2}_[0-9A-Za-z]{1,29}")
 
 
 class BadCursor(ValueError):  # noqa: N818 - named for what it is

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.schema import Op
@@ -52,7 +53,7 @@ def fits(source: str, op: Op) -> bool:
 def count_run_arguments(source: str) -> int | None:
     """Count the arguments of the candidate's `run`; None where it has none, or takes others than positional ones."""
     try:
-        tree = ast.parse(source)
+        tree = parse_module(source)
     except (SyntaxError, ValueError):
         return None
     for node in tree.body:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.job.reference_operations import operations
 from warpsmith.kernels_db.spec.schema import Op
 
@@ -88,7 +89,7 @@ def _weight(features: frozenset[str]) -> float:
 
 def _over_last_axis(reference: str) -> bool:
     """Check whether -1 or `x.shape[-1]` is an argument of some call."""
-    for node in ast.walk(ast.parse(reference)):
+    for node in ast.walk(parse_module(reference)):
         if isinstance(node, ast.Call):
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
             if any(_is_last(inner) for value in given for inner in ast.walk(value)):
@@ -103,7 +104,7 @@ def _weighs_by_softmax(reference: str) -> bool:
     """
     products: set[str] = set()
     weights: set[str] = set()
-    for node in ast.walk(ast.parse(reference)):
+    for node in ast.walk(parse_module(reference)):
         if not isinstance(node, ast.FunctionDef):
             continue
         for statement in node.body:

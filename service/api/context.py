@@ -56,7 +56,7 @@ PREFIXES: dict[type[Base], str] = {
 
 logger = log.get(__name__)
 
-_ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
+_ID = re.compile(r"[a-z]{2}_[0-9A-Za-z]{1,29}")
 
 
 Row = TypeVar("Row", bound=Base)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.export.configurations import spread
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, check_name
-from warpsmith.kernels_db.export.registry import named
+from warpsmith.kernels_db.export.registry import FORMATS, named
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.errors import SpecErrors, shown
 from warpsmith.kernels_db.store import records
@@ -79,6 +79,16 @@ def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]
     _check_joinable(asked, kernels)
 
 
+def refuse_formats(kernel: ExportedKernel) -> dict[str, list[FieldError]]:
+    """Return why `make_archive` refuses a kernel, by the names of the formats that have no room for it."""
+    refused = {form.name: form.refusal(kernel) for form in FORMATS}
+    return {name: _list_fields(error) for name, error in refused.items() if error is not None}
+
+
+def _list_fields(error: SpecErrors) -> list[FieldError]:
+    return [FieldError(field=f"op.{e.field}", found=shown(e.found), expected=e.expected) for e in error.errors]
+
+
 def make_archive(kernels: Sequence[ExportedKernel], form: str, import_name: str | None = None) -> tuple[str, bytes]:
     """Export the kernels in a format; returns the directory's name and a zip of it.
 
@@ -92,8 +102,7 @@ def make_archive(kernels: Sequence[ExportedKernel], form: str, import_name: str 
         try:
             project = named(form).write(kernels, Path(directory), import_name)
         except SpecErrors as error:
-            found = [FieldError(field=f"op.{e.field}", found=shown(e.found), expected=e.expected) for e in error.errors]
-            raise NotExpressible(found) from None
+            raise NotExpressible(_list_fields(error)) from None
         return project.name, _zip_directory(project)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 START = "warpsmith/workers/judge"
 
@@ -42,7 +43,7 @@ def copy_judge(directory: Path) -> int:
 def _list_imports(file: Path) -> Iterator[str]:
     """Yield the modules that a file imports; of `from a import b` both `a` and `a.b`."""
     package = ".".join(file.parent.parts)
-    for node in _walk_executed(ast.parse((IMPORT_ROOT / file).read_text(encoding="utf-8"))):
+    for node in _walk_executed(parse_module((IMPORT_ROOT / file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

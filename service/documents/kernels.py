@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from warpsmith.service.documents.field_error import FieldError
+
 
 class KernelWorkload(BaseModel):
     """A shape that a kernel was verified on."""
@@ -53,6 +55,14 @@ class ExportFormat(BaseModel):
     name: str = Field(description="Give it as `format`")
     title: str
     media_type: str
+
+
+class RefusedFormat(BaseModel):
+    """A format that has no room for a part of a kernel or its op."""
+
+    name: str
+    title: str
+    errors: list[FieldError] = Field(description="As an export in this format answers")
 
 
 class HostTime(BaseModel):
@@ -105,3 +115,6 @@ class KernelDocument(KernelSummary):
     evidence: dict[str, Any] = Field(description="The verify verdict, whole")
     lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
     formats: list[ExportFormat] = Field(default_factory=list, description="Formats that it can be exported in")
+    refused_formats: list[RefusedFormat] = Field(
+        default_factory=list, description="The other formats, with what in the kernel they have no room for"
+    )

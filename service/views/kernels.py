@@ -13,11 +13,13 @@ from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.job.protocol_number import PROTOCOL, read_protocol
 from warpsmith.kernels_db.store.reverification_due import DRIFTED, Present, due
 from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, OpRow, ReverificationRow, SearchRow
+from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.kernels import (
     ExportFormat,
     KernelDocument,
     KernelSummary,
     KernelWorkload,
+    RefusedFormat,
     Reverified,
     Verification,
 )
@@ -51,9 +53,16 @@ def make_kernel_summaries(
 
 
 def make_kernel_document(
-    session: Session, row: KernelRow, known: Mapping[str, Present], period_s: float
+    session: Session,
+    row: KernelRow,
+    known: Mapping[str, Present],
+    period_s: float,
+    refused: Mapping[str, Sequence[FieldError]],
 ) -> KernelDocument:
-    """Make the document of a kernel with its source, envelope and evidence."""
+    """Make the document of a kernel with its source, envelope and evidence.
+
+    `refused`: by its name, why a format does not hold the kernel.
+    """
     [summary] = make_kernel_summaries(session, [row], known, period_s)
     return KernelDocument(
         **summary.model_dump(),
@@ -62,7 +71,12 @@ def make_kernel_document(
         envelope=row.envelope,
         evidence=row.evidence,
         lineage=row.lineage,
-        formats=list(FORMATS),
+        formats=[form for form in FORMATS if form.name not in refused],
+        refused_formats=[
+            RefusedFormat(name=form.name, title=form.title, errors=list(refused[form.name]))
+            for form in FORMATS
+            if form.name in refused
+        ],
     )
 
 

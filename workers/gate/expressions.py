@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from warpsmith.kernels_db.job.python_parsing import parse_expression
 from warpsmith.workers.gate import allowed
 from warpsmith.workers.gate.problems import Problem
 from warpsmith.workers.gate.scope import Scope
@@ -188,7 +189,7 @@ class Expressions:
     def _quoted(self, node: ast.Constant, text: str) -> None:
         """Check an annotation that is a string."""
         try:
-            meant = ast.parse(text.strip(), mode="eval").body
+            meant = parse_expression(text.strip())
         except (SyntaxError, ValueError):
             self.refuse(node, f"annotation {spelled(node)} is not allowed: expected an expression in it")
             return

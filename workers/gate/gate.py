@@ -24,6 +24,7 @@ import ast
 import warnings
 from collections.abc import Mapping, Sequence
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.workers.gate import allowed
 from warpsmith.workers.gate.kept import kept_problems
 from warpsmith.workers.gate.kinds import Kind
@@ -93,7 +94,7 @@ def parse(source: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape sequence is not the gate's business
-            return ast.parse(source)
+            return parse_module(source)
     except SyntaxError:
         raise
     except (RecursionError, MemoryError) as error:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from warpsmith.kernels_db.job.python_parsing import parse_expression, parse_module
 from warpsmith.kernels_db.runtime.ctext import tokens
 from warpsmith.workers.gate.problems import Problem
 
@@ -94,7 +95,7 @@ def has_configurations(source: str) -> bool:
     if TUNE not in source:
         return False
     try:
-        found = read_tunables(ast.parse(source))
+        found = read_tunables(parse_module(source))
     except (SyntaxError, ValueError):  # the gate says what is wrong with it
         return False
     return found is not None and len(found.configurations) > 1
@@ -107,7 +108,7 @@ def specialise(source: str, chosen: Mapping[str, int]) -> str:
         SyntaxError: `source` is not Python.
         ValueError: it has no such configuration.
     """
-    tree = ast.parse(source)
+    tree = parse_module(source)
     found = read_tunables(tree)
     if found is None or dict(chosen) not in found.configurations:
         raise ValueError(f"configuration: found {describe(chosen)}, expected one of the candidate's own")
@@ -286,7 +287,7 @@ def _read_conditions(node: ast.expr | None, names: Mapping[str, object]) -> list
 def _read_condition(node: ast.expr, text: str, names: Mapping[str, object]) -> ast.expr:
     wrong = f"{WHERE}: found {text[:60]!r}, expected comparisons of the tunables: + - * // %, and, or, not, numbers"
     try:
-        parsed = ast.parse(text, mode="eval").body if len(text) <= LONGEST_CONDITION else None
+        parsed = parse_expression(text) if len(text) <= LONGEST_CONDITION else None
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         parsed = None
     if parsed is None or not isinstance(parsed, (ast.Compare, ast.BoolOp, ast.UnaryOp)) or not _plain(parsed, names):

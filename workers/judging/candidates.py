@@ -10,6 +10,7 @@ from warpsmith.kernels_db.formats import kernel_import
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, RawFile
 from warpsmith.kernels_db.job.languages import GATED, LANGUAGES, imported_languages
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.near_misses import one_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
 from warpsmith.workers.judging.submission import Candidate
@@ -48,7 +49,7 @@ def read_candidate_file(op: Op, source: str | os.PathLike[str], language: str | 
 def language_of(source: str, name: str) -> str:
     """Read the language of a candidate from its imports; SpecError where they name none or several."""
     try:
-        tree = ast.parse(source, filename=name)
+        tree = parse_module(source, name)
     except (SyntaxError, ValueError) as error:
         raise SpecError(name, str(error), "a Python file") from None
     imported: set[str] = set()

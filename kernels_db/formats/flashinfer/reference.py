@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from warpsmith.kernels_db.formats.flashinfer import writes
 from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 _ADDED = '''
 
@@ -59,7 +60,7 @@ def unread(source: str, field: str, inputs: Sequence[str]) -> list[str]:
 
 def with_math(source: str) -> str:
     """Return a source that uses `math` with an import of it, at its end, where it has none; else the source itself."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(ast.walk(parse_module(source)))
     uses = any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)
     binds = any(
         isinstance(node, ast.Name) and node.id == "math" and not isinstance(node.ctx, ast.Load) for node in nodes

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
@@ -60,7 +61,7 @@ def _bytes(document: Mapping[str, Any]) -> int:
 
 def _with_axis(reference: str, name: str, old: int, new: int) -> str | None:
     """Return the reference with another size of an axis; None where it has the old one outside of assertions on it."""
-    tree = ast.parse(reference)
+    tree = parse_module(reference)
     asserted = [
         right
         for statement in ast.walk(tree)

@@ -17,6 +17,7 @@ from warpsmith.kernels_db.formats.shared import python_source
 from warpsmith.kernels_db.formats.shared.adapted_kernel import Adapted, assembled, require_origin, tuple_of
 from warpsmith.kernels_db.formats.shared.files import RawFile, is_inside, raw_files, refused
 from warpsmith.kernels_db.formats.shared.packed import packed
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.resolve import arguments
@@ -143,7 +144,7 @@ def _by_name(source: str, function: str, given: Sequence[str], field: str) -> bo
 
     Raises SpecErrors where the function cannot take so many.
     """
-    found = python_source.top_level(ast.parse(source), ast.FunctionDef).get(function)
+    found = python_source.top_level(parse_module(source), ast.FunctionDef).get(function)
     if found is None or found.decorator_list:
         return False  # what it takes, only running it tells
     positional = python_source.parameters(found)

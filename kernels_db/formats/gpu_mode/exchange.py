@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from warpsmith.kernels_db.job.python_parsing import parse_expression, parse_module
+
 KERNEL = "_ref_kernel"
 """The task's own function, as a spec's source calls it."""
 
@@ -29,7 +31,7 @@ class Exchange(NamedTuple):
 def exchange_of(reference: str) -> Exchange | None:
     """Return the exchange in a spec's reference; None where its `run` is another than an import writes."""
     try:
-        body = ast.parse(reference).body
+        body = parse_module(reference).body
     except (SyntaxError, ValueError, RecursionError):
         return None
     functions = [node for node in body if isinstance(node, ast.FunctionDef)]
@@ -48,7 +50,7 @@ def _result(body: list[ast.stmt]) -> ast.expr | None:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))) if name == RESULT:
                 try:
-                    return ast.parse(text, mode="eval").body
+                    return parse_expression(text)
                 except (SyntaxError, ValueError, RecursionError):
                     return None
     return None

@@ -32,6 +32,7 @@ from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apar
 from warpsmith.kernels_db.formats.shared.tensors import dist_of
 from warpsmith.kernels_db.job.dtypes import is_float
 from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.basic_types import MAX_PYTHON
 from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
@@ -280,7 +281,7 @@ def _at_hand(task: Mapping[str, Any], file: RawFile, files: Mapping[str, RawFile
 
 def _names_gpu(tree: ast.Module) -> bool:
     """Check whether what `ref_kernel` needs of reference.py says `.cuda()`, or a device by the name `cuda`."""
-    part = ast.parse(python_source.needed_for(tree, "ref_kernel", {CHECKER}))
+    part = parse_module(python_source.needed_for(tree, "ref_kernel", {CHECKER}))
     return any(
         (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda")
         or (isinstance(node, ast.Constant) and str(node.value).partition(":")[0] == "cuda")
@@ -293,7 +294,7 @@ def _for_inputs(texts: Mapping[str, str], tree: ast.Module) -> dict[str, str]:
     found = {task_inputs.MODULE: python_source.needed_for(tree, "generate_input", {CHECKER})}
     left = [found[task_inputs.MODULE]]
     while left:
-        part = ast.parse(left.pop())
+        part = parse_module(left.pop())
         for name in texts if python_source.reaches_by_text(part) else python_source.imported(part):
             if name in texts and name not in found:
                 found[name] = texts[name]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.basic_types import MAX_SOURCE, python_tree
 
 Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
@@ -148,7 +149,7 @@ def _names_of_torch(tree: ast.Module) -> set[str]:
 
 def without_comments(text: str) -> str:
     """Return the text of the same module without its comments and docstrings, for a spec that must repeat it."""
-    tree = ast.parse(text)
+    tree = parse_module(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
             node.body = node.body[1:] or [ast.Pass()]

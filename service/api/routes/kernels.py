@@ -13,7 +13,7 @@ from warpsmith.kernels_db.store.reverification_due import DAY_S, DRIFTED, presen
 from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.kernels_db.store.teams import may_read
 from warpsmith.service.api.context import Asker, ServiceDependency, make_unknown
-from warpsmith.service.api.kernel_export import check_exportable, collect_kernel, make_archive
+from warpsmith.service.api.kernel_export import check_exportable, collect_kernel, make_archive, refuse_formats
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.submission import parse_target
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
@@ -85,7 +85,8 @@ def get_kernel(kernel_id: str, service: ServiceDependency) -> KernelDocument:
     with service.db.reading() as session:
         row = service.row(session, KernelRow, kernel_id, "kernel")
         known = presents(session, [row.target])
-        return make_kernel_document(session, row, known, service.settings.reverify_period_days * DAY_S)
+        period_s = service.settings.reverify_period_days * DAY_S
+        return make_kernel_document(session, row, known, period_s, refuse_formats(collect_kernel(session, row)))
 
 
 @router.get(

@@ -25,6 +25,8 @@ from tests.support.api_support import (
     settings_for,
 )
 from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.library import SHIPPED, entries, read_entry
+from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, OpRow
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -50,7 +52,53 @@ def export(client: TestClient, form: str) -> dict[str, str]:
 
 
 def test_the_service_lists_the_formats_that_there_are(client: TestClient) -> None:
-    assert [form["name"] for form in client.get("/v1/kernels/kn_0").json()["formats"]] == FORMATS
+    found = client.get("/v1/kernels/kn_0").json()
+    assert [form["name"] for form in found["formats"]] == ANY_OP
+    refused = {form["name"]: form["errors"] for form in found["refused_formats"]}
+    assert set(refused) == set(FORMATS) - set(ANY_OP)
+    assert [error["field"] for error in refused["gpu-mode-bare"]] == ["op.language"]
+
+
+@pytest.fixture(scope="module")
+def with_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service that has stored every kernel that ships."""
+    with client_of(settings_for(tmp_path_factory.mktemp("library"))) as found:
+        stock(database(found), entries())
+        yield found
+
+
+SHIPPED_KERNELS = sorted(file.parent.name for file in SHIPPED.glob("*/kernel.json"))
+
+
+def test_every_kernel_that_ships_is_listed_and_opens(with_library: TestClient) -> None:
+    """Ids in capitals, too, which some of them have: one of those may be the last of a page."""
+    listed: list[str] = []
+    after: str | None = None
+    while len(listed) < len(SHIPPED_KERNELS):
+        params = {"limit": 1, "sort": "created"} | ({"after": after} if after else {})
+        page = with_library.get("/v1/kernels", params=params)
+        assert page.status_code == 200, page.text
+        listed += [kernel["id"] for kernel in page.json()["items"]]
+        after = page.json()["next"]
+    assert set(listed) == {entry.document["id"] for entry in entries()}
+    assert all(with_library.get(f"/v1/kernels/{each}").status_code == 200 for each in listed)
+
+
+@pytest.mark.parametrize("directory", nightly_but(lambda name: name.startswith("add_rms_norm_cuda"), SHIPPED_KERNELS))
+def test_a_format_is_offered_where_its_export_answers_and_nowhere_else(
+    with_library: TestClient, directory: str
+) -> None:
+    kernel = f"/v1/kernels/{read_entry(SHIPPED / directory).document['id']}"
+    found = with_library.get(kernel).json()
+    answers = {form: with_library.get(f"{kernel}/export", params={"format": form}) for form in FORMATS}
+    assert [form["name"] for form in found["formats"]] == [name for name in FORMATS if answers[name].status_code == 200]
+    refused = {form["name"]: form["errors"] for form in found["refused_formats"]}
+    assert refused == {
+        name: [{"line": None, **error} for error in each.json()["errors"]]
+        for name, each in answers.items()
+        if each.status_code == 422
+    }
+    assert len(refused) + len(found["formats"]) == len(FORMATS)
 
 
 @pytest.mark.parametrize("form", ANY_OP)

@@ -19,6 +19,7 @@ from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.indices import leaves_order_open
 from warpsmith.workers.judge.reference.input_checks import Unsuited, declared, declared_on
 from warpsmith.workers.judge.reference.learning import learn
+from warpsmith.workers.judge.reference.moved_inputs import narrow_norm
 from warpsmith.workers.judge.reference.read_shares import SAMPLES, least_bytes
 from warpsmith.workers.judge.values.families import families
 from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
@@ -174,6 +175,34 @@ def test_an_honest_answer_is_right(reference: str, where: ResolvedWorkload, answ
 )
 def test_its_wrong_sibling_is_caught(reference: str, where: ResolvedWorkload, answer: Answer) -> None:
     assert wrong_answers(reference, where, answer)
+
+
+@pytest.mark.parametrize(("shape", "seeds"), [((5, 4099), (10, 11)), ((1, 1021), (7, 12, 24))])
+def test_a_sum_by_a_tree_is_right_where_few_results_cancel(shape: tuple[int, int], seeds: tuple[int, ...]) -> None:
+    """On these seeds one move of the inputs leaves the few results nearer than a tree does."""
+    few = place(shape, "float16", output("out", shape[:1], dtype="float16"))
+    runners = learnt(SUM, few)
+    heavy = next(family for family in families(few, random.Random(3)) if family.name == "heavy")
+    questions = [question_on(runners, few, heavy, seed) for seed in seeds]
+    assert [wrong_on(runners, few, question, tree) for question in questions] == [None] * len(seeds)
+
+
+def test_a_chain_is_caught_on_few_results() -> None:
+    few = place((5, 1021), "bfloat16", output("out", (5,), dtype="bfloat16"))
+    assert len(wrong_answers(SUM, few, lambda x: chain(x, torch.bfloat16))) > 3
+
+
+@pytest.mark.parametrize(("elements", "units"), [(1, 5.0), (5, 2.84), (13, 2.5077), (14, 2.5), (10**6, 2.5)])
+def test_the_norm_of_a_16_bit_sum_is_wider_for_few_results_alone(elements: int, units: float) -> None:
+    assert narrow_norm(elements) == pytest.approx(units, abs=1e-4)
+
+
+def test_a_small_result_has_its_norm_limit_from_its_size() -> None:
+    one, many = (place((rows, 999), "bfloat16", output("out", (rows,), dtype="bfloat16")) for rows in (1, 64))
+    for where, units in ((one, 5.0), (many, 2.5)):
+        [found] = learnt(SUM, where).limits(where)
+        assert found is not None
+        assert found.l2 >= units / 256
 
 
 def test_ties_of_float32_are_asked_where_the_first_is_promised() -> None:

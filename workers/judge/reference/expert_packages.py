@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from warpsmith.kernels_db.job.documents import JobOp
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 _TOLD_ANYWAY = "torch"
 """A verdict's `versions` have it."""
@@ -25,7 +26,7 @@ def imported(source: str) -> list[str]:
     Empty where it does not parse.
     """
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        nodes = list(ast.walk(parse_module(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # its runner says why it cannot be loaded
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

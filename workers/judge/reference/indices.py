@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.workers.judge.values.steps import alike
 from warpsmith.workers.judge.values.workload_specs import Values
 
@@ -81,7 +82,7 @@ class Indices:
 def leaves_order_open(reference: str) -> bool:
     """Check whether a reference calls a function that leaves the order of equals open."""
     try:
-        tree = ast.parse(reference)
+        tree = parse_module(reference)
     except SyntaxError:  # the runner says so
         return False
     return any(isinstance(node, ast.Call) and _is_unordered(node) for node in ast.walk(tree))

@@ -182,8 +182,9 @@ def _with_own_noise(
 ) -> Tolerance:
     """Return the tolerance of a 16-bit result with what moving its inputs by units of their own roundoff does."""
     noise = ToleranceBuilder(result_spec(workload, at).dtype)
-    inputs = moved_inputs.moved(values, share, rng, together=False)
-    noise.add(runners.run("float64", workload, inputs)[at], expected[at])
+    for _ in range(moved_inputs.moves_for(expected[at].numel())):
+        inputs = moved_inputs.moved(values, share, rng, together=False)
+        noise.add(runners.run("float64", workload, inputs)[at], expected[at])
     return widened_by(found, noise.finish(), share, 0.0)
 
 

@@ -63,7 +63,7 @@ class _Lesson:
         for step, moved_results in self.noise.items():
             # A float64 result whose error is larger is computed in less than float64, and eager's error says how right.
             if at in moved_results and (builder.dtype != torch.float64 or found.eager_l2 < step):
-                found = with_noise(found, moved_results[at].finish(), builder.dtype)
+                found = with_noise(found, moved_results[at].finish(), builder.dtype, builder.elements)
         return found
 
 

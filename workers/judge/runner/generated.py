@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from warpsmith.kernels_db.job.documents import Generated
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 Language = Literal["triton", "cpp"]
 
@@ -48,7 +49,7 @@ def kernels_of(codes: Sequence[str]) -> Generated | None:
     for code in codes:
         text = code[:_PARSED]
         try:
-            tree = ast.parse(text)
+            tree = parse_module(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # it was cut, or is no code of Inductor's
         sources += _kernels(tree)

@@ -159,6 +159,7 @@ class ToleranceBuilder:
     def __init__(self, dtype: torch.dtype, own: tuple[float, float] | None = None) -> None:
         self.dtype = dtype
         self.largest = 0.0  # of all |y64|
+        self.elements = 0  # of one result
         self._own = own
         self._edges: torch.Tensor | None = None
         self._largest = torch.zeros(GROUPS, dtype=torch.float64)
@@ -170,6 +171,7 @@ class ToleranceBuilder:
         """Add eager's result and the float64 one for the same inputs, where both are finite."""
         if eager.dtype == self.dtype and self.dtype in DTYPES:
             self._nearer = self._nearer.joined(nearer_to_zero(eager, expected))
+        self.elements = expected.numel()
         device = expected.device
         lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
         if self._edges is None:

@@ -6,7 +6,6 @@ from another place has a bound on how much of the text it may read.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import warnings
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from warpsmith.kernels_db.job.python_parsing import parse_module
 
 MAX_OBJECT_CHARS = 40_000
 MAX_OBJECT_TRIES = 200
@@ -199,7 +200,7 @@ def is_python(text: str) -> bool:
     try:
         with warnings.catch_warnings():  # an invalid escape in a model's string is not this process's warning
             warnings.simplefilter("ignore")
-            ast.parse(text)
+            parse_module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

@@ -170,6 +170,7 @@ function Standing({ kernel, layers, searched }: StandingProps) {
 
 function TakeHome({ kernel }: { kernel: KernelDocument }) {
   const command = `warpsmith export ${kernel.id}`;
+  const refused = kernel.refused_formats ?? [];
   return (
     <Card title="Take it home">
       <ul className={styles.formats}>
@@ -185,6 +186,25 @@ function TakeHome({ kernel }: { kernel: KernelDocument }) {
           </li>
         ))}
       </ul>
+      {refused.length > 0 && (
+        <details className={styles.detail}>
+          <summary>
+            {refused.length === 1 ? "A format has" : `${refused.length} formats have`} no room for this kernel
+          </summary>
+          <ul className={styles.formats}>
+            {refused.map(({ name, title, errors }) => (
+              <li key={name}>
+                {title}:{" "}
+                <Untrusted
+                  text={errors
+                    .map(({ field, found, expected }) => `${field} is ${found}, expected ${expected}`)
+                    .join("; ")}
+                />
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
       <div className={styles.command}>
         <code>{command}</code>
         <CopyButton text={command} />
