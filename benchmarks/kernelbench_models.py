@@ -155,7 +155,9 @@ class _Process:
 
     def __init__(self, file: Path, mode: str | None, seconds: float, number: int) -> None:
         self.file = file
-        threads = {} if number == 1 else {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, 2 * (os.cpu_count() or 1) // number))}
+        threads = (
+            {} if number == 1 else {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, 2 * (os.cpu_count() or 1) // number))}
+        )
         words = [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), "--seconds", str(seconds)]
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.child = subprocess.Popen(
