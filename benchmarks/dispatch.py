@@ -7,7 +7,7 @@ every language that runs here. Microseconds of the host for one call at the smal
 `overhead.py` says how they are measured):
 
 planned    launches of the plan that is replayed, a dash where there is none
-graphs     whether they are one CUDA graph, a dash where that is not asked for
+graphs     whether they are one CUDA graph, a dash where that is switched off
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch
 unwatched  the op with its watch off
@@ -20,7 +20,7 @@ overhead   op less raw
 A second table has the same for calls that are timed one by one: the 10th, 50th, 90th and 99th percentile of some 2,000
 on a GPU, and more on a CPU. What one call waits for, a full queue or a lock, shows there.
 
-With `--graphs` each package is measured twice, in processes of their own: as it is, and with WARPSMITH_PLAN_GRAPHS=1.
+With `--graphs` each package is measured twice, in processes of their own: with WARPSMITH_PLAN_GRAPHS=0, and as it is.
 
 This benchmark's own packages launch one kernel, and three that hand scratch memory on.
 """
@@ -221,12 +221,12 @@ def main() -> int:
     """Print the table, or one JSON document."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
     parser.add_argument("projects", nargs="*", type=Path, metavar="PROJECT", help="project directory of an export")
-    parser.add_argument("--graphs", action="store_true", help="measure plans of several launches as CUDA graphs too")
+    parser.add_argument("--graphs", action="store_true", help="measure plans of several launches one by one, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="warpsmith-dispatch-") as scratch:
         projects = options.projects or own_packages(Path(scratch))
-        asked = (False, True) if options.graphs else (False,)
+        asked = (False, True) if options.graphs else (True,)
         rows = [measured(project, graphs=graphs) for project in projects for graphs in asked]
     if options.json:
         print(json.dumps(rows))
@@ -269,8 +269,8 @@ def _unmeasured(workload: ResolvedWorkload) -> dict[str, Any]:
     return {"id": workload["id"], "role": "test", **empty}
 
 
-def measured(project: Path, *, graphs: bool = False) -> dict[str, Any]:
-    """Measure one package in a process of its own and return its figures; `graphs`: with CUDA graphs asked for.
+def measured(project: Path, *, graphs: bool = True) -> dict[str, Any]:
+    """Measure one package in a process of its own and return its figures; `graphs`: plans may be CUDA graphs.
 
     The directory may have been renamed.
     """

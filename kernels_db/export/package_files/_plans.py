@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 VARIABLE = "WARPSMITH_PLANS"
 """off: no plans; on, or not set: plans for every language."""
 GRAPHS_VARIABLE = "WARPSMITH_PLAN_GRAPHS"
-"""1: a plan of several launches is one CUDA graph from its fourth call on a stream; 0, or not set: launch by launch."""
+"""0: each launch of a plan by itself; 1, or not set: several are one CUDA graph from its fourth call on a stream."""
 RECORDED_AT = 3
 """The call of a signature that is recorded: fewer may be all that there are."""
 
@@ -55,7 +55,7 @@ def _from_environment() -> str | None:
 
 
 def _graphs_from_environment() -> bool:
-    found = os.environ.get(GRAPHS_VARIABLE) or "0"
+    found = os.environ.get(GRAPHS_VARIABLE) or "1"
     if found not in ("0", "1"):
         raise ValueError(f"{GRAPHS_VARIABLE}: found {found!r}, expected 0 or 1")
     return found == "1"

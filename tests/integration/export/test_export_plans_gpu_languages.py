@@ -198,7 +198,6 @@ def test_cuda_launches_are_replayed_to_the_same_bits(package: Package, launches:
 def test_a_plan_is_compared_as_the_graph_that_it_will_be(
     package: Package, wrong: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "1")
     monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
     monkeypatch.setattr(package.recording, "mismatch", lambda launch: None)  # it has one answer for all
     plans, run = importlib.reload(package.plans), package.part("_kernel")
@@ -229,7 +228,9 @@ def test_a_plan_is_compared_as_the_graph_that_it_will_be(
 
 @pytest.mark.parametrize("package", [(dispatch.CUDA, "cuda")], indirect=True)
 def test_graphs_are_asked_for_strictly(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert package.plans.described()["graphs"] == {"asked": False, "launched": 0, "refused": {}}
+    assert package.plans.described()["graphs"] == {"asked": True, "launched": 0, "refused": {}}
+    monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "0")
+    assert importlib.reload(package.plans).described()["graphs"]["asked"] is False
     monkeypatch.setenv("WARPSMITH_PLAN_GRAPHS", "on")
     with pytest.raises(ValueError, match="WARPSMITH_PLAN_GRAPHS: found 'on', expected 0 or 1"):
         importlib.reload(package.plans)

@@ -13,7 +13,7 @@ PACKAGES = {"one": 1, "three": 3, "none": 0}
 """Launches of the plan of each."""
 
 
-def measured(project: Path, *, graphs: bool = False) -> dict[str, Any]:
+def measured(project: Path, *, graphs: bool = True) -> dict[str, Any]:
     """The document of a package whose plan is a CUDA graph where it may be, in place of a process's."""
     launches = PACKAGES[project.name]
     op = 9.6 if graphs and launches > 1 else 19.04
@@ -42,12 +42,12 @@ def test_each_package_has_a_row_and_its_spread(
     lines = printed(monkeypatch, capsys)
     assert [line[3:7] for line in lines[1:5]] == [
         ["planned", "graphs", "raw", "op"],
-        ["1", "-", "14.0", "19.0"],
-        ["3", "-", "14.0", "19.0"],
-        ["-", "-", "14.0", "19.0"],
+        ["1", "no", "14.0", "19.0"],
+        ["3", "yes", "14.0", "9.6"],
+        ["-", "no", "14.0", "19.0"],
     ]
     assert lines[6][5:] == ["of", "p10", "p50", "p90", "p99"]
-    assert lines[7][3:] == ["1", "-", "op", "18.0", "19.0", "20.0", "80.0"]
+    assert lines[7][3:] == ["1", "no", "op", "18.0", "19.0", "20.0", "80.0"]
 
 
 def test_graphs_are_measured_beside_single_launches(

@@ -1,7 +1,8 @@
 """Calls of `run` one after another, for the time that they cost the calling thread.
 
 They work on copies of a slot's tensors, which lie as an allocator of PyTorch's places them. By a launch plan, a call is
-served as an exported package serves it: its arguments are checked, outputs allocated, and the launches replayed.
+served as an exported package serves it: its arguments are checked, outputs allocated, and the launches replayed,
+several as one CUDA graph.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class HostCalls:
             return {"unplanned": why}
         tensors = [place for place, each in enumerate(inputs) if _is_tensor(each)]
         block: ContextVar[None] = ContextVar("warpsmith_host_calls", default=None)
-        self._table = launch_plan.new_table(block, tensors, {}, self._mutated, 1)
+        self._table = launch_plan.new_table(block, tensors, {}, self._mutated, 1, graphs=True)
         made = launch_plan.make(self._table, self._module, 0, tuple(inputs), self._copies, device, self._mutated)
         if isinstance(made, str):
             return {"unplanned": made}
