@@ -155,9 +155,38 @@ def test_a_gate_is_found_with_its_k(gate: Served, run: Gate, numbers: tuple[int,
     assert [region.numbers for region in found.regions] == [numbers]
 
 
-def test_a_gate_of_a_batch_of_rows_is_one_of_rows(gate: Served) -> None:
-    found = found_in(gate, lambda x: chosen_of(softmax(x)), 2, 5, 16)
-    assert [(region.shapes, region.numbers) for region in found.regions] == [("2x5x16", (4,))]
+@pytest.mark.parametrize("shape", [(1, 16), (2, 5, 16), (1, 1, 16)])
+def test_a_gate_of_a_batch_of_rows_is_one_of_rows(gate: Served, shape: tuple[int, ...]) -> None:
+    found = found_in(gate, lambda x: chosen_of(softmax(x)), *shape)
+    assert [(region.shapes, region.numbers) for region in found.regions] == [("x".join(map(str, shape)), (4,))]
+
+
+def test_a_gate_is_found_where_the_number_of_rows_varies(gate: Served) -> None:
+    x = torch.randn(12, 16).to(torch.bfloat16)
+    torch._dynamo.mark_dynamic(x, 0)
+    graph, _ = captured(lambda given: chosen_of(softmax(given)), x)
+    (region,) = places.find(graph.graph, [gate]).regions
+    assert region.numbers == (4,)
+    places.put(graph.graph, [region])
+    graph.recompile()
+    rows = torch.randn(7, 16).to(torch.bfloat16)
+    weights, chosen = graph(7, rows)
+    assert chosen.dtype == torch.int64
+    torch.testing.assert_close(weights, chosen_of(softmax(rows))[0])
+
+
+@pytest.mark.parametrize("k", ["the number of experts", "the number of rows"])
+def test_a_gate_whose_k_varies_is_no_place(gate: Served, k: str) -> None:
+    """What sizes decide from call to call is not the op's k, though it was the same in the call that is compiled."""
+
+    def run(given: torch.Tensor) -> Any:
+        return chosen_of(softmax(given), given.shape[0] if k == "the number of rows" else given.shape[1])
+
+    x = torch.randn(8, 8).to(torch.bfloat16)
+    torch._dynamo.mark_dynamic(x, 0 if k == "the number of rows" else 1)
+    graph, _ = captured(run, x)
+    assert "topk" in graph.code
+    assert places.find(graph.graph, [gate]).regions == []
 
 
 def unscaled(x: torch.Tensor) -> Any:

@@ -255,10 +255,11 @@ class Served(Rows):
 def _told(kernel: Kernel, at: int) -> tuple[int, int] | None:
     """Return the output and its axis, counted from the last, that has as many elements as this number says.
 
-    In every workload, of two sizes at least: one alone may be the same by chance. None where no output has.
+    In every workload, of two sizes at least: one alone may be the same by chance. None where no output has, and for a
+    truth value.
     """
     workloads = [(kernel.numbers(inputs)[at], kernel.output_shapes(inputs)) for inputs in kernel.workloads]
-    if len({number for number, _ in workloads}) < 2:
+    if len({number for number, _ in workloads}) < 2 or any(type(number) is not int for number, _ in workloads):
         return None
     for output, shape in enumerate(workloads[0][1]):
         for axis in range(-len(shape), 0):
