@@ -262,6 +262,16 @@ def test_what_is_no_such_gate_is_no_place(gate: Served, run: Gate) -> None:
     assert found_in(gate, run).regions == []
 
 
+def test_a_gate_is_found_in_a_graph_without_any_cast(tmp_path: Path) -> None:
+    """The op's own of its indices is none that the model has to have."""
+    logits, k = GATE["inputs"]
+    spec = GATE | {"name": "gate_of_float32", "inputs": [logits | {"dtype": "float32"}, k]}
+    project = build(exported(spec, GATE_CPP), tmp_path)
+    served = Served(Kernel(project / project.name))
+    found = found_in(served, lambda x: chosen_of(torch.softmax(x, -1)), dtype=torch.float32)
+    assert [region.numbers for region in found.regions] == [(4,)]
+
+
 def test_logits_of_another_dtype_are_no_place(gate: Served) -> None:
     assert found_in(gate, lambda x: chosen_of(torch.softmax(x, -1)), dtype=torch.float32).regions == []
 

@@ -153,9 +153,7 @@ def find(
             ):
                 continue
             outputs = tuple(bound[ours] for ours in pattern.outputs)
-            inside = [
-                node for node in nodes if node not in outputs and not (is_view(node) and not _is_part(node, nodes))
-            ]
+            inside = [node for node in nodes if node not in outputs and (_is_part(node, nodes) or not is_view(node))]
             if any(user not in nodes for node in inside for user in node.users) or not convex(nodes, order):
                 continue
             inputs = tuple(bound[ours] for ours in pattern.inputs)

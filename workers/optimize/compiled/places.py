@@ -243,18 +243,21 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
             if pattern is None or not operators_of(pattern) <= operators:
                 continue
 
-            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
+            cast: set[fx.Node] = set()
+
+            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead, cast: set[fx.Node] = cast) -> bool:
+                if one.uncast and not cast.isdisjoint(one.nodes):
+                    return False  # the model casts as the op does: that is part of the place
+                if not one.uncast:
+                    cast.update(node for node in one.nodes if not match.is_view(node))
                 region = Region(kernel, one)
                 if (why := _unfit(region, lead)) is not None:
                     found.misses.append((region, why))
                 return why is None
 
-            whole = match.find(pattern, graph, fits, arguments)
-            bare = pattern.as_int64()
-            if bare is not None:  # where the model casts as the op does, the cast is part of its place
-                made = {node for one in whole for node in one.nodes if not match.is_view(node)}
-                whole += [one for one in match.find(bare, graph, fits, arguments) if made.isdisjoint(one.nodes)]
-            found.regions += [Region(kernel, one) for one in whole]
+            uncast = None if kernel.mutated else pattern.as_int64()  # what an op writes to has the dtype that it has
+            for sought in (pattern,) if uncast is None else (pattern, uncast):
+                found.regions += [Region(kernel, one) for one in match.find(sought, graph, fits, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
