@@ -10,6 +10,7 @@ import pytest
 from benchmarks import placeable
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export.package import build
+from warpsmith.workers.optimize import shipped
 from warpsmith.workers.optimize.compiled.kernel import Kernel
 from warpsmith.workers.optimize.compiled.served import Served
 
@@ -44,6 +45,6 @@ def test_a_kernel_without_places_says_why(changed: dict[str, Any], told: str, tm
 def test_kernels_that_ship_have_places_but_for_those_that_are_named() -> None:
     """A reference that is changed so that it cannot be traced loses its places without a word."""
     target = "cuda:sm_90"
-    without = {served.op for served in placeable.shipped.shipped_of(target) if placeable.reason(served)}
+    without = {served.op for served in shipped.shipped_of(target) if placeable.reason(served)}
     labelled = {"cross_entropy", "fused_linear_cross_entropy"}
     assert without == labelled | {"embedding_bag", "embedding_bag_bf16", "moe_grouped_linear", "paged_decode_attention"}
