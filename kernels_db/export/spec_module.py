@@ -13,10 +13,11 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.kernel_facts import numbers, render_kernels
 from warpsmith.kernels_db.job.python_parsing import parse_expression
 from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE
 from warpsmith.kernels_db.spec.dist import default_dist
 from warpsmith.kernels_db.spec.op import Input, Op, Output, Target
 from warpsmith.kernels_db.spec.resolve import arguments
-from warpsmith.kernels_db.spec.tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
+from warpsmith.kernels_db.spec.tensors import ConstAxis, ExactCheck, ExprAxis, IndicesCheck, VarAxis
 
 ALIGNMENT = 64
 """Bytes: the least alignment of torch's allocators.
@@ -56,6 +57,7 @@ def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
         f"ALIGNMENTS = {alignments!r}",
         f"OUTPUTS = {[o.name for o in op.outputs]!r}",
         f"TOLERANCES: list[tuple[float, float] | None] = {_tolerances(op, len(mutated))!r}",
+        f"ANY_OF_EQUALS: list[bool] = {_any_of_equals(op, len(mutated))!r}",
         f"VARIABLE_AXES = {[name for name, axis in op.axes.items() if isinstance(axis, VarAxis)]!r}",
         *render_kernels(kernels),
         "",
@@ -116,6 +118,17 @@ def _tolerances(op: Op, mutated: int) -> list[tuple[float, float] | None]:
         else:
             own.append(None if output.tolerance is None else (output.tolerance.rtol, output.tolerance.atol))
     return own + [None] * mutated
+
+
+def _any_of_equals(op: Op, mutated: int) -> list[bool]:
+    """Return of each output and each mutated input whether integers may be any of the indices that select equals."""
+    return [_is_open(output) for output in op.outputs] + [False] * mutated
+
+
+def _is_open(output: Output) -> bool:
+    if isinstance(output.check, IndicesCheck):
+        return output.check.ties == "any"
+    return output.dtype in INTEGER_RANGE and not isinstance(output.check, ExactCheck)
 
 
 def _strides(parameter: Input) -> str:

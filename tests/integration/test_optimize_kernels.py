@@ -93,6 +93,37 @@ def run(x, y):
 '''
 
 
+NIBBLES: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "nibbles",
+    "description": "the lower half of each byte, scaled",
+    "axes": {"rows": {"kind": "var"}, "n": {"kind": "var"}},
+    "inputs": [
+        {"name": "packed", "shape": ["rows", "n"], "dtype": "uint8", "dist": {"kind": "randint", "high": 256}},
+        {"name": "scale", "shape": ["n"], "dtype": "float32"},
+    ],
+    "outputs": [{"name": "y", "shape": ["rows", "n"], "dtype": "float32"}],
+    "reference": "import torch\n\n\ndef run(packed, scale):\n    return (packed & 15).to(torch.float32) * scale\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"rows": 64, "n": 128}},
+        {"id": "small", "role": "test", "axes": {"rows": 1, "n": 16}},
+        {"id": "odd", "role": "test", "axes": {"rows": 7, "n": 36}},
+    ],
+}
+NIBBLES_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void nibbles(const uint8_t* packed, const float* scale, float* y, int64_t rows, int64_t n) {
+  for (int64_t i = 0; i < rows * n; ++i) y[i] = (packed[i] & MASK) * scale[i % n];
+}
+""")
+
+
+def run(packed, scale, y):
+    kernels.nibbles(packed, scale, y, packed.shape[0], packed.shape[1])
+'''
+
+
 class Norm(nn.Module):
     """LlamaRMSNorm, as written there."""
 
@@ -608,3 +639,34 @@ def test_a_view_between_two_nodes_of_a_region_holds_it_up_no_more_than_they_do()
     graph.output(cosine)
     region = places.Region(cast("Any", None), match.Match((), (), (sine, view, cosine)))
     assert places.in_order(graph, [region])
+
+
+def nibbles(name: str, mask: int, high: int, directory: Path) -> places.Region:
+    """A place of an op of quantized weights, whose kernel takes the bits of `mask`."""
+    packed, scale = NIBBLES["inputs"]
+    spec = NIBBLES | {"name": name, "inputs": [packed | {"dist": {"kind": "randint", "high": high}}, scale]}
+    project = build(exported(spec, NIBBLES_CPP.replace("MASK", str(mask))), directory)
+
+    def run(given: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+        return (given & 15).float() * factors
+
+    graph = inductor.operators(run, [torch.zeros(5, 24, dtype=torch.uint8), torch.zeros(24)])
+    (region,) = places.find(graph, [Served(Kernel(project / project.name))]).regions
+    return region
+
+
+def test_bytes_are_drawn_for_a_place_where_the_op_was_verified_with_all(tmp_path: Path) -> None:
+    """They are no indices then, and there is none that a model must not have there."""
+    region = nibbles("nibbles", 15, 256, tmp_path)
+    drawn = region.integers(0, even=True)
+    assert drawn is not None
+    assert (drawn.dtype, drawn.shape) == (torch.uint8, (5, 24))
+    assert int(drawn.max()) > 127
+    assert choice.compare(region) is None
+    wrong = choice.compare(nibbles("nibbles_that_are_whole", 255, 256, tmp_path))
+    assert wrong is not None
+    assert wrong.why.startswith("the kernel's result is wrong")
+
+
+def test_bytes_are_not_drawn_for_a_place_where_the_op_was_verified_with_some(tmp_path: Path) -> None:
+    assert nibbles("nibbles_of_seven_bits", 15, 128, tmp_path).integers(0, even=True) is None

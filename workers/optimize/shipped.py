@@ -36,11 +36,12 @@ ENTRY = ("op.json", "candidate.py", "verdict.json", "kernel.json", "LINEAGE.md")
 def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
     """Return the kernels that ship with Warpsmith for the devices of these tensors, as packages in the user's cache."""
     targets = dict.fromkeys(_target(device) for device in dict.fromkeys(tensor.device for tensor in tensors))
-    return [kernel for target in targets if target is not None for kernel in _shipped(target)]
+    return [kernel for target in targets if target is not None for kernel in shipped_of(target)]
 
 
 @functools.cache
-def _shipped(target: str) -> tuple[Served, ...]:
+def shipped_of(target: str) -> tuple[Served, ...]:
+    """Return the kernels that ship for a target."""
     return tuple(_served(_directories(target)))
 
 

@@ -21,7 +21,7 @@ from warpsmith.kernels_db.spec.tensors import VarAxis
 from warpsmith.workers.optimize.compiled import inductor, places
 from warpsmith.workers.optimize.compiled.match import Pattern, is_view
 from warpsmith.workers.optimize.compiled.patterns import Lead
-from warpsmith.workers.optimize.compiled.served import Rows, Served, Shapes
+from warpsmith.workers.optimize.compiled.served import Number, Rows, Served, Shapes
 
 
 class Sought(Rows):
@@ -36,7 +36,7 @@ class Sought(Rows):
         super().__init__([each.shape or () for each in op.inputs], varies)
         self._workloads = [resolve_workload(op, each) for each in op.workloads_for(target)]
 
-    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+    def axes(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()) -> dict[str, int] | str:
         """Return the axes of a call with flat tensors, or what does not fit."""
         found: dict[str, int] = {}
         for tensor, shape in zip(tensors, self._shapes, strict=True):
@@ -49,7 +49,13 @@ class Sought(Rows):
         return found
 
     @functools.cache  # noqa: B019 - as long as the op is looked for
-    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+    def pattern(
+        self,
+        lead: Lead,
+        device: torch.device,
+        shapes: Shapes | None = None,
+        integers: Sequence[int] | None = None,
+    ) -> Pattern | None:
         """Return the reference's graph for a lead, as `Served` does."""
         sizes = [_shape(self._smallest, position) for position in range(len(self._shapes))]
         behind = shapes or tuple(shape[1:] if self.rows(at) else shape for at, (shape, _) in enumerate(sizes))

@@ -4,18 +4,22 @@ The limit is the larger of four times PyTorch's own relative L2 error and the ou
 verdict that admitted the kernel, and three times as wide: one set of inputs says less about PyTorch's error than the
 judge's several. Where the op sets its own tolerance, that one counts, element by element; integers must be equal, and
 where an op asks for exactness (a tolerance of 0, 0) each float must be the float64 result rounded to its dtype.
+
+PyTorch's `topk` promises no order of equals. Integers that are its indices are also right where they select equal
+values, none of them twice, unless the op's check says otherwise.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import _reference, _spec
 from ._float64 import in_float64
@@ -112,10 +116,43 @@ def plain(arguments: Any) -> Any:
     return _reference.run(*arguments)
 
 
-def reference(arguments: list[Any]) -> list[torch.Tensor]:
+class Written(list[torch.Tensor]):
+    """What PyTorch wrote. `chosen`: by position of a result that holds indices of `topk`, what they select from and
+    along which axis.
+    """
+
+    chosen: dict[int, tuple[torch.Tensor, int]]
+
+
+class _Choices(TorchDispatchMode):
+    """Remembers what each sorted `topk` was given and the indices that it returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[torch.Tensor, int, torch.Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.topk.default:
+            given = dict(zip(("self", "k", "dim", "largest", "sorted"), args, strict=False)) | (kwargs or {})
+            if given.get("sorted", True) and given["self"].dim():
+                source, indices = given["self"].clone(), result[1].clone()  # the reference may write to its own later
+                self.made.append((source, given.get("dim", -1), indices))
+        return result
+
+
+def reference(arguments: list[Any]) -> Written:
     """What PyTorch writes on these arguments, which it may change."""
-    with torch.no_grad():
-        return written(plain(arguments), arguments)
+    choices = _Choices()
+    with torch.no_grad(), choices if any(_spec.ANY_OF_EQUALS) else nullcontext():
+        found = Written(written(plain(arguments), arguments))
+    found.chosen = {
+        position: (source, dim)
+        for position, (result, open_order) in enumerate(zip(found, _spec.ANY_OF_EQUALS, strict=True))
+        for source, dim, indices in choices.made
+        if open_order and torch.equal(indices.to(result.dtype), result)
+    }
+    return found
 
 
 def exact(arguments: Any) -> list[torch.Tensor]:
@@ -125,10 +162,10 @@ def exact(arguments: Any) -> list[torch.Tensor]:
         return written(in_float64(plain)(wide), wide)
 
 
-def compare(found: list[torch.Tensor], eager: list[torch.Tensor], exact: list[torch.Tensor]) -> Comparison:
+def compare(found: list[torch.Tensor], eager: Written, exact: list[torch.Tensor]) -> Comparison:
     """Hold what the kernel wrote against PyTorch in the same dtype (`eager`) and in float64 (`exact`)."""
-    results = zip(found, eager, exact, _spec.TOLERANCES, strict=True)
-    return max((_one(f, own, e, tolerance) for f, own, e, tolerance in results), key=_share)
+    results = enumerate(zip(found, eager, exact, _spec.TOLERANCES, strict=True))
+    return max((_one(*each, eager.chosen.get(position)) for position, each in results), key=_share)
 
 
 def _share(one: Comparison) -> float:
@@ -139,12 +176,19 @@ def _share(one: Comparison) -> float:
 
 
 def _one(
-    found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, tolerance: tuple[float, float] | None
+    found: torch.Tensor,
+    eager: torch.Tensor,
+    exact: torch.Tensor,
+    tolerance: tuple[float, float] | None,
+    chosen: tuple[torch.Tensor, int] | None,
 ) -> Comparison:
     if found.shape != eager.shape or found.dtype is not eager.dtype:
         return Comparison(float("inf"), 0.0, 0.0)
     if not found.is_floating_point():
-        return Comparison(float((found != eager).sum()), 0.0, 0.0)
+        wrong = found != eager
+        if chosen is not None:
+            wrong &= ~_equals(found, eager, *chosen)
+        return Comparison(float(wrong.sum()), 0.0, 0.0)
     if tolerance == (0.0, 0.0):
         rounded = exact.to(found.dtype)
         wrong, own_wrong = (int(((t != rounded) & ~(t.isnan() & rounded.isnan())).sum()) for t in (found, eager))
@@ -163,6 +207,15 @@ def _one(
         return Comparison(error, pytorch_error, 1.0)
     pytorch_error = _relative(own, e)
     return Comparison(_relative(f, e), pytorch_error, WIDER * max(4 * pytorch_error, _norm_floor(found.dtype)))
+
+
+def _equals(found: torch.Tensor, wanted: torch.Tensor, source: torch.Tensor, dim: int) -> torch.Tensor:
+    """Where indices select values that equal the wanted ones; nowhere in a line that names an index twice."""
+    size = source.shape[dim]
+    inside = (found >= 0) & (found < size)
+    one, other = (source.gather(dim, indices.clamp(0, size - 1).long()) for indices in (found, wanted))
+    twice = (found.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
+    return inside & ~twice & ((one == other) | (one.isnan() & other.isnan()))
 
 
 def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.gate import GATE, GATE_CPP
 from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -230,3 +231,44 @@ def test_a_call_beside_the_envelope_is_made_of_the_smallest_sample(
     monkeypatch.setattr(compare, "most_bytes", lambda: 0)
     monkeypatch.setattr(calls, "samples", lambda: [({}, drawn[0])])
     assert list(calls.other_sizes()) == []
+
+
+def test_indices_of_equal_values_are_right_where_their_order_is_open(imported: Importer) -> None:
+    """PyTorch promises no order of equals: a gate's logits in half precision have some in most of their rows."""
+    package = imported(GATE | {"name": "gate_with_equals"}, GATE_CPP)
+    compare = part(package, "_compare")
+    logits = torch.randn(33, 60).round().to(torch.bfloat16)
+    arguments = [logits, 4]
+    eager, exact = compare.reference(compare.clones(arguments)), compare.exact(arguments)
+    weights, chosen = package.gate_with_equals(*arguments)
+    assert package.status()["served"]["kernel"] == 1
+    assert int((chosen != eager[1]).sum()) > 0, "the kernel takes equals as PyTorch does, and this test asks nothing"
+    assert compare.compare([weights, chosen], eager, exact).agrees
+
+    def agrees(changed: Any) -> bool:
+        found: bool = compare.compare([weights, changed], eager, exact).agrees
+        return found
+
+    rows = torch.arange(len(logits))
+    least = logits.argmin(-1).to(torch.int32)
+    for wrong in (
+        chosen.flip(-1),
+        chosen[:, :1].expand(-1, 4),
+        chosen + 60,
+        chosen - 60,
+        chosen.index_fill(1, rows[3:4], 0),
+    ):
+        assert not agrees(wrong.contiguous())
+    assert not agrees(torch.cat([chosen[:, :3], least[:, None]], 1))
+
+
+@pytest.mark.parametrize("check", [{"kind": "exact"}, {"kind": "indices", "ties": "first"}])
+def test_indices_of_equal_values_are_wrong_where_the_op_says_so(imported: Importer, check: dict[str, str]) -> None:
+    weights, chosen = GATE["outputs"]
+    name = f"gate_that_is_{check['kind']}"
+    package = imported(GATE | {"name": name, "outputs": [weights, chosen | {"check": check}]}, GATE_CPP)
+    compare, arguments = part(package, "_compare"), [torch.zeros(7, 60, dtype=torch.bfloat16), 4]
+    eager, exact = compare.reference(compare.clones(arguments)), compare.exact(arguments)
+    assert compare.compare(compare.clones(eager), eager, exact).agrees
+    other = [eager[0], eager[1].flip(-1)]
+    assert not compare.compare(other, eager, exact).agrees

@@ -26,10 +26,10 @@ class Product(Rows):
         super().__init__([("rows", "width"), ("columns", "width")], ["rows"])
         self.traced: list[Any] = []
 
-    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    def axes(self, tensors: Sequence[torch.Tensor], numbers: Any = ()) -> dict[str, int]:
         return {"rows": tensors[0].shape[0], "columns": tensors[1].shape[0], "width": tensors[1].shape[1]}
 
-    def pattern(self, lead: Any, device: torch.device, shapes: Any = None) -> match.Pattern:
+    def pattern(self, lead: Any, device: torch.device, shapes: Any = None, integers: Any = None) -> match.Pattern:
         self.traced.append(lead)
         given = [torch.zeros(*lead, 16), torch.zeros(8, 16)]
         return match.Pattern.of(inductor.operators(torch.nn.functional.linear, given))

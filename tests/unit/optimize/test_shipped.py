@@ -61,7 +61,7 @@ def test_a_later_process_imports_nothing_that_builds(tmp_path: Path, monkeypatch
     """That takes it as long as finding the places of a whole model."""
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
     assert list(shipped._directories(TARGET))
-    code = "import sys; from warpsmith.workers.optimize import shipped; print(len(shipped._shipped(sys.argv[1]))); "
+    code = "import sys; from warpsmith.workers.optimize import shipped; print(len(shipped.shipped_of(sys.argv[1]))); "
     code += "print([name for name in sys.modules if name.partition('.')[0] in ('jinja2', 'pydantic')])"
     ran = subprocess.run([sys.executable, "-c", code, TARGET], capture_output=True, text=True, check=True)
     many, imported = ran.stdout.splitlines()

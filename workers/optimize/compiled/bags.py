@@ -29,7 +29,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from . import inductor, match
 from .patterns import Lead
 from .places import Region, laid_out
-from .served import Rows, Shapes
+from .served import Number, Rows, Shapes
 
 if TYPE_CHECKING:
     from .bag_kernel import Mode, Part, Plan
@@ -281,10 +281,16 @@ class Bags(Rows):
 
         return found
 
-    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> None:
+    def pattern(
+        self,
+        lead: Lead,
+        device: torch.device,
+        shapes: Shapes | None = None,
+        integers: Sequence[int] | None = None,
+    ) -> None:
         """Return None: its places are found as concatenations, not as a reference's graph."""
 
-    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+    def axes(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()) -> dict[str, int] | str:
         """Return no axes: none of its tensors is looked at by name."""
         return {}
 
@@ -300,7 +306,7 @@ class Bags(Rows):
         """Return a context for calls that nothing compares: none of its calls are."""
         return nullcontext()
 
-    def integers(self, position: int) -> range | None:
+    def integers(self, position: int, *, single: bool) -> range | None:
         """Return None: which integers make sense is its places' to say."""
         return None
 

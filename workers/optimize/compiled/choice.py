@@ -113,12 +113,12 @@ def load(regions: Sequence[Region], without: Without) -> None:
 
 def _may_serve(region: Region, drawn: Sequence[torch.Tensor]) -> bool:
     """Return whether a kernel's envelope has its place."""
-    return region.kernel.kernel.outside(region.flat(drawn), region.match.numbers) is None
+    return region.kernel.kernel.outside(region.flat(drawn), region.numbers) is None
 
 
 def _load(region: Region, drawn: Sequence[torch.Tensor]) -> None:
     """Call a kernel in its place."""
-    if region.kernel.kernel.refusal(region.flat(drawn), region.match.numbers) is None:
+    if region.kernel.kernel.refusal(region.flat(drawn), region.numbers) is None:
         _called(region, drawn)
 
 
@@ -202,7 +202,7 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision
 
     told: what is said of the inputs beside a wrong result.
     """
-    kernel, numbers, flat = region.kernel.kernel, region.match.numbers, region.flat(drawn)
+    kernel, numbers, flat = region.kernel.kernel, region.numbers, region.flat(drawn)
     if (why := kernel.outside(flat, numbers)) is not None:
         return Decision(why)
     if (why := kernel.refusal(flat, numbers)) is not None:  # it did not load, or is given up in this process
@@ -214,13 +214,15 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision
     once = dict(zip(dict.fromkeys(region.match.inputs), given, strict=True))
     shapes = [each.shape for each in (*found, *(once[node] for node, _ in region.written))]
     expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
+    for at in region.match.uncast:
+        expected[at] = expected[at].to(found[at].dtype)
     wrong = kernel.wrong(flat, expected, numbers)
     return None if wrong is None else Decision(f"{wrong}{told}")
 
 
 def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
     """Call the kernel as the graph would, on a region's inputs, each once."""
-    return region.kernel.call(*region.kernel.kernel.arguments(region.flat(given), region.match.numbers))
+    return region.kernel.call(*region.kernel.kernel.arguments(region.flat(given), region.numbers))
 
 
 def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tensor] | None:

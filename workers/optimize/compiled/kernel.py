@@ -49,8 +49,11 @@ class Kernel:
         self.mutated = tuple(tensors.index(at) for at in self.spec.MUTATED)
         """Which of the op's tensors it writes to."""
         workloads = json.loads((self._directory / "workloads.json").read_text(encoding="utf-8"))
-        self._workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
-        self._parameters = self._workloads[0]
+        self.workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
+        """The arguments of each verified workload: of a tensor `shape`, `dtype` and more, of a number its `value`."""
+        self._parameters = self.workloads[0]
+        self.whole = ["float" not in item["dtype"] for item in self._parameters if item["shape"] is None]
+        """Of each of the op's numbers whether it is an integer, or a truth value."""
 
     @functools.cached_property
     def package(self) -> ModuleType:
@@ -84,16 +87,44 @@ class Kernel:
 
     def smallest(self) -> list[dict[str, Any]]:
         """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
-        tensors = [[item for item in inputs if item["shape"] is not None] for inputs in self._workloads]
-        return min(tensors, key=lambda items: sum(math.prod(item["shape"]) for item in items))
+        return [item for item in self._smallest if item["shape"] is not None]
 
-    def integers(self, position: int) -> range | None:
-        """The integers that a tensor had in every verified workload; None where nothing says, or none are common."""
-        tensors = [[item for item in inputs if item["shape"] is not None][position] for inputs in self._workloads]
+    def smallest_numbers(self) -> list[Any]:
+        """The numbers of that workload."""
+        return self.numbers(self._smallest)
+
+    @functools.cached_property
+    def _smallest(self) -> list[dict[str, Any]]:
+        return min(self.workloads, key=lambda items: sum(math.prod(item["shape"] or ()) for item in items))
+
+    def numbers(self, inputs: Sequence[dict[str, Any]]) -> list[Any]:
+        """The numbers among the arguments of a workload."""
+        return [item["value"] for item in inputs if item["shape"] is None]
+
+    def number(self, at: int) -> Any:
+        """The number at this position among the op's numbers that it was verified with first."""
+        return self.numbers(self._parameters)[at]
+
+    def output_shapes(self, inputs: Sequence[dict[str, Any]]) -> list[tuple[int, ...]]:
+        """The shapes of the op's outputs in a workload; none where its axes are not known."""
+        tensors = [torch.empty(item["shape"], device="meta") for item in inputs if item["shape"] is not None]
+        axes = self.spec.bind_axes(*self.arguments(tensors, self.numbers(inputs)))
+        found: list[tuple[int, ...]] = [] if isinstance(axes, str) else self.spec.output_shapes(axes)
+        return found
+
+    def integers(self, position: int, *, single: bool) -> range | None:
+        """The integers that a tensor had in every verified workload; None where nothing says, or none are common.
+
+        Of more than a single one they are only said where they are all that the dtype has: others may be indices, and a
+        model may have some that no workload had.
+        """
+        tensors = [[item for item in inputs if item["shape"] is not None][position] for inputs in self.workloads]
         dists = [item["dist"] or {} for item in tensors]
         if any(dist.get("kind") != "randint" for dist in dists):
             return None
-        return range(max(dist["low"] for dist in dists), min(dist["high"] for dist in dists)) or None
+        found = range(max(dist["low"] for dist in dists), min(dist["high"] for dist in dists))
+        every = torch.iinfo(getattr(torch, tensors[0]["dtype"]))
+        return (found or None) if single or found == range(every.min, every.max + 1) else None
 
     def arguments(self, tensors: Sequence[Any], numbers: Sequence[float | None] = ()) -> list[Any]:
         """The op's arguments: tensors (or graph nodes) in order, and between them `numbers`; in place of one that is

@@ -29,8 +29,8 @@ _PRODUCT = re.compile(r"aten\.(mm|bmm|addmm|baddbmm)\.")
 
 
 def operators_of(pattern: match.Pattern) -> set[str]:
-    """Return the operators of a reference, views aside."""
-    seen, waiting = set(), list(pattern.outputs)
+    """Return the operators of a reference, views and casts of its indices aside."""
+    seen, waiting = set(), list((pattern.as_int64() or pattern).outputs)
     while waiting:
         node = waiting.pop()
         if node.op == "call_function" and node not in seen:

@@ -31,6 +31,14 @@ _LENGTHS = ("length", "start", "end", "split_size", "split_sizes", "k", "bins")
 """Arguments that are sizes more often than not, and are told from constants nowhere."""
 _NO_LENGTHS = (0, 2**63 - 1)
 """The first element, and behind the last one."""
+_INDICES = {
+    "aten.topk.default": 1,
+    "aten.sort.default": 1,
+    "aten.sort.stable": 1,
+    "aten.max.dim": 1,
+    "aten.min.dim": 1,
+}
+"""Operators of which this result holds indices along an axis of what they are given: int64, and below its size."""
 _CONSTANT = ("aten.full.default", "prims.iota.default")
 """Operators that are the same whenever they are computed, where no tensor goes in."""
 _AXES = ("dim", "dims", "dim0", "dim1")
@@ -43,12 +51,13 @@ _MORE_AXES = ("aten.unsqueeze.default", "aten.stack.default")
 class Pattern:
     """An op's reference as a graph: its tensor arguments in order, the results, and behind them what it leaves in the
     arguments that it writes to. `numbers` are constants of it that stand for arguments: a place may have any other in
-    their stead.
+    their stead. `uncast` are the positions of results that are taken before the cast which the op ends with.
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     numbers: tuple[float, ...] = ()
+    uncast: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, numbers: Sequence[float] = (), mutated: Sequence[int] = ()) -> Pattern:
@@ -67,12 +76,23 @@ class Pattern:
             raise ValueError("its reference returns what it was given, or nothing that it computes")
         return cls(inputs, outputs, tuple(numbers))
 
+    def as_int64(self) -> Pattern | None:
+        """Return the pattern whose indices are int64, as PyTorch's operators give them; None where they are already.
+
+        A model takes them so, and an op may return them as int32: a cast of its results gives the same, for an index
+        is below the size of an axis, where no axis has 2^31 elements.
+        """
+        bare = {at: index for at, node in enumerate(self.outputs) if (index := _narrowed_index(node)) is not None}
+        outputs = tuple(bare.get(at, node) for at, node in enumerate(self.outputs))
+        return replace(self, outputs=outputs, uncast=tuple(bare)) if bare else None
+
 
 @dataclass(frozen=True)
 class Match:
     """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
     them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur; counted:
-    it has integers that sizes may decide; resized: some of them may well be sizes, or are not the pattern's.
+    it has integers that sizes may decide; resized: some of them may well be sizes, or are not the pattern's; uncast:
+    the pattern's.
     """
 
     inputs: tuple[Node, ...]
@@ -81,6 +101,7 @@ class Match:
     numbers: tuple[float | None, ...] = ()
     counted: bool = False
     resized: bool = False
+    uncast: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,13 +153,13 @@ def find(
             ):
                 continue
             outputs = tuple(bound[ours] for ours in pattern.outputs)
-            inside = [node for node in nodes if node not in outputs and not is_view(node)]
+            inside = [node for node in nodes if node not in outputs and (_is_part(node, nodes) or not is_view(node))]
             if any(user not in nodes for node in inside for user in node.users) or not convex(nodes, order):
                 continue
             inputs = tuple(bound[ours] for ours in pattern.inputs)
             numbers = _numbers(pattern, found_here)
             in_order = tuple(sorted(nodes, key=order.__getitem__))
-            match = Match(inputs, outputs, in_order, numbers, found_here.counted, found_here.resized)
+            match = Match(inputs, outputs, in_order, numbers, found_here.counted, found_here.resized, pattern.uncast)
             if accepted(match):
                 found.append(match)
                 used |= nodes
@@ -166,6 +187,22 @@ def is_view(node: Node) -> bool:
         return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.is_mutable and any(item.alias_info for item in schema.returns)
+
+
+def _is_part(node: Node, nodes: set[Node]) -> bool:
+    """Whether a node is one of several results that others of these nodes compute: whoever reads it needs all that."""
+    source = node.args[0] if node.target is operator.getitem else None
+    return isinstance(source, Node) and source in nodes and not is_view(source)
+
+
+def _narrowed_index(node: Node) -> Node | None:
+    """The indices of an operator that a node casts to int32; None where it does not."""
+    if str(node.target) != "prims.convert_element_type.default" or node.args[1] is not torch.int32:
+        return None
+    taken = node.args[0]
+    if not isinstance(taken, Node) or taken.target is not operator.getitem or not isinstance(taken.args[0], Node):
+        return None
+    return taken if _INDICES.get(str(taken.args[0].target)) == taken.args[1] else None
 
 
 def is_write_back(node: Node) -> bool:

@@ -9,7 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,10 +18,16 @@ from torch import fx
 from . import inductor, match
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
-from .served import SOME, Served
+from .served import SOME, Number, Served
 
 if TYPE_CHECKING:
     from .bags import Bags
+
+
+_KEPT = ("tensors", "laid", "key", "numbers")
+"""What of a place is the same in a copy of its graph."""
+_MOST_INDICES = 2**31
+"""Elements of an axis that int32 tells apart."""
 
 
 class Laid(NamedTuple):
@@ -71,8 +77,8 @@ class Region:
         """Return the same place in a copy of its graph: `moved` is each node's there."""
         own = self.match
         inputs, outputs, nodes = (tuple(moved[node] for node in each) for each in (own.inputs, own.outputs, own.nodes))
-        there = type(self)(self.kernel, match.Match(inputs, outputs, nodes, own.numbers))
-        vars(there).update({name: vars(self)[name] for name in ("tensors", "laid", "key") if name in vars(self)})
+        there = type(self)(self.kernel, replace(own, inputs=inputs, outputs=outputs, nodes=nodes))
+        vars(there).update({name: vars(self)[name] for name in _KEPT if name in vars(self)})
         return there
 
     @functools.cached_property
@@ -80,7 +86,12 @@ class Region:
         """See the class."""
         facts = [(tuple(t.shape), tuple(t.stride()), str(t.dtype), t.device.type) for t in self.tensors]
         operators = [str(node.target) for node in self.match.nodes]
-        return hashlib.sha256(repr((self.kernel.name, facts, self.match.numbers, operators)).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr((self.kernel.name, facts, self.numbers, operators)).encode()).hexdigest()[:32]
+
+    @functools.cached_property
+    def numbers(self) -> tuple[Number, ...]:
+        """The op's numbers here."""
+        return self.kernel.numbers_at(self.match)
 
     def ready(self) -> None:
         """Have all that other threads ask for, whatever becomes of the graph meanwhile."""
@@ -98,11 +109,14 @@ class Region:
 
     def integers(self, position: int, *, even: bool) -> torch.Tensor | None:
         """Draw integers for an input; None where it is not known which ones make sense: a single one's are known where
-        its op's workloads say something of it (a position in a cache). even: as a call commonly has them.
+        its op's workloads say something of it (a position in a cache), several where these had all that the dtype has
+        (bytes of quantized weights). even: as a call commonly has them.
         """
         like = self.laid[position]
-        known = self.kernel.kernel.integers(position) if math.prod(like.shape) == 1 else None
-        return None if known is None else torch.randint(known.start, known.stop, like.shape, device=like.device)
+        known = self.kernel.kernel.integers(position, single=math.prod(like.shape) == 1)
+        if known is None:
+            return None
+        return torch.randint(known.start, known.stop, like.shape, dtype=like.dtype, device=like.device)
 
     @property
     def read_bytes(self) -> int | None:
@@ -229,13 +243,21 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
             if pattern is None or not operators_of(pattern) <= operators:
                 continue
 
-            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
+            cast: set[fx.Node] = set()
+
+            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead, cast: set[fx.Node] = cast) -> bool:
+                if one.uncast and not cast.isdisjoint(one.nodes):
+                    return False  # the model casts as the op does: that is part of the place
+                if not one.uncast:
+                    cast.update(node for node in one.nodes if not match.is_view(node))
                 region = Region(kernel, one)
                 if (why := _unfit(region, lead)) is not None:
                     found.misses.append((region, why))
                 return why is None
 
-            found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits, arguments)]
+            uncast = None if kernel.mutated else pattern.as_int64()  # what an op writes to has the dtype that it has
+            for sought in (pattern,) if uncast is None else (pattern, uncast):
+                found.regions += [Region(kernel, one) for one in match.find(sought, graph, fits, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
@@ -252,11 +274,17 @@ def _unfit(region: Region, lead: Lead) -> str | None:
         return "sizes vary from call to call that are not those of its rows"
     if region.kernel.leading is not None and kind(region.kernel.lead(tensors[0])) != lead:
         return ""
-    axes = region.kernel.axes_of(region.laid, tensors)
+    integers = region.kernel.integers_at(region.match)
+    if integers is None:
+        return "sizes vary from call to call that are numbers of the op"
+    axes = region.kernel.axes_of(region.laid, tensors, region.numbers)
     if isinstance(axes, str):
         return axes
+    if region.match.uncast and any(size >= _MOST_INDICES for tensor in tensors for size in tensor.shape):
+        return "an axis has more elements than the op's indices can tell apart"
     own = region.match.inputs[0].meta["val"].shape
-    asked = region.match.resized or (region.match.counted and any(isinstance(size, torch.SymInt) for size in own))
+    varies = region.match.counted and any(isinstance(size, torch.SymInt) for size in own)
+    asked = region.match.resized or varies or bool(integers)
     return "" if asked and not _agrees(region) else _not_in_place(region)
 
 
@@ -273,8 +301,10 @@ def _agrees(region: Region) -> bool:
         vary = [isinstance(size, torch.SymInt) for size in region.match.inputs[0].meta["val"].shape[: len(own)]]
         more = tuple(2 * size + 1 if one else size for size, one in zip(own, vary, strict=True))
         leads = [own, more] if any(vary) else [own]
-    shapes = kernel.behind_rows(tensors)
-    patterns = [kernel.pattern(lead, tensors[0].device, shapes) for lead in leads]
+    shapes, integers = kernel.behind_rows(tensors), kernel.integers_at(region.match)
+    patterns = [kernel.pattern(lead, tensors[0].device, shapes, integers) for lead in leads]
+    if region.match.uncast:
+        patterns = [None if pattern is None else pattern.as_int64() for pattern in patterns]
     return all(pattern is not None and match.agrees(pattern, region.match) for pattern in patterns)
 
 
@@ -364,7 +394,7 @@ def _put(
         else:
             given = copies[source] = copies.get(source) or build.contiguous(source)
         inputs.append(build.rows(given, kernel.rank(position)) if kernel.rows(position) else given)
-    arguments = kernel.kernel.arguments(inputs, region.match.numbers)
+    arguments = kernel.kernel.arguments(inputs, region.numbers)
     own = len(region.match.outputs) - len(region.written)
     if region.written:
         target, keywords = inductor.functional(kernel.call, arguments)
@@ -377,6 +407,8 @@ def _put(
             result = called
         else:  # of an op without results of its own the first is None
             result = build.call(operator.getitem, called, position + (0 if own else 1))
+        if position in region.match.uncast:
+            result = build.call(torch.ops.prims.convert_element_type.default, result, node.meta["val"].dtype)
         results[node] = build.shaped(result, node.meta["val"].shape, region.match.inputs[0])
         node.replace_all_uses_with(results[node])
     return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -12,7 +13,7 @@ import torch
 
 from . import inductor
 from .kernel import Kernel, NotUsable
-from .match import Pattern
+from .match import Match, Pattern
 from .patterns import Kept, Lead
 
 SOME = (3, 5, 7)
@@ -21,6 +22,8 @@ _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
 """In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
 
 Shapes = tuple[tuple[int, ...], ...]
+Number = float | None
+"""Of an op in a place; None: the one that it was verified with."""
 
 
 class Rows(ABC):
@@ -36,22 +39,39 @@ class Rows(ABC):
         self._axes: dict[tuple[Any, ...], dict[str, int] | str] = {}
 
     @abstractmethod
-    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+    def pattern(
+        self,
+        lead: Lead,
+        device: torch.device,
+        shapes: Shapes | None = None,
+        integers: Sequence[int] | None = None,
+    ) -> Pattern | None:
         """Return the reference's graph for a lead; None where it has none there.
 
-        shapes: of the op's tensors, behind the leading axis where they have it; None: of its smallest workload.
+        shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
+        None: of its smallest workload.
         """
 
     @abstractmethod
-    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
-        """Return the axes of a call with flat tensors, or what does not fit."""
+    def axes(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()) -> dict[str, int] | str:
+        """Return the axes of a call with flat tensors and these numbers, or what does not fit."""
 
-    def axes_of(self, laid: Sequence[Any], tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+    def integers_at(self, found: Match) -> tuple[int, ...] | None:
+        """Return the integers among the op's numbers in a place; None where sizes vary that tell them."""
+        return ()
+
+    def numbers_at(self, found: Match) -> tuple[Number, ...]:
+        """Return the op's numbers in a place whose integers are known."""
+        return found.numbers
+
+    def axes_of(
+        self, laid: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()
+    ) -> dict[str, int] | str:
         """Return the axes of a call with tensors of a model that lie so, or what does not fit; asked once for each."""
-        key = tuple(laid)
+        key = (*laid, *(number for number in numbers if type(number) is int))
         if key not in self._axes:
             try:
-                self._axes[key] = self.axes(self.flat(tensors))
+                self._axes[key] = self.axes(self.flat(tensors), numbers)
             except RuntimeError:
                 self._axes[key] = "its inputs do not flatten to rows"
         return self._axes[key]
@@ -92,7 +112,12 @@ class Served(Rows):
     """A package's op: what its reference looks like in a graph of Inductor's, and the call that takes its place."""
 
     def __init__(self, kernel: Kernel) -> None:
-        """Raises NotUsable where it has more float arguments than there are marks."""
+        """Raises NotUsable where it has more float arguments than there are marks.
+
+        An integer argument has no mark: a reference that takes it for one, as the k of `topk`, is none with another.
+        Where a result has as many elements along an axis in every workload, a place tells it; otherwise it is the one
+        that the op was verified with first.
+        """
         spec = kernel.spec
         self._bind_axes, self._run = spec.bind_axes, kernel.reference.run
         self._reference = Path(inspect.getfile(kernel.reference)).read_bytes()
@@ -103,38 +128,76 @@ class Served(Rows):
         self.names = [each["name"] for each in spec.PARAMETERS if each["rank"] is not None]
         shapes = [each["shape"] for each in spec.PARAMETERS if each["rank"] is not None]
         super().__init__(shapes, spec.VARIABLE_AXES)
-        self._numbers = len(spec.PARAMETERS) - len(shapes)
-        self._patterns: dict[tuple[str, str, Shapes | None], Kept] = {}
-        if self._numbers > len(_MARKS):
-            raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
+        self._whole = kernel.whole
+        self._told = {at: _told(kernel, at) for at, whole in enumerate(self._whole) if whole}
+        self._patterns: dict[tuple[str, str, Shapes | None, tuple[int, ...]], Kept] = {}
+        floats = self._whole.count(False)
+        if floats > len(_MARKS):
+            raise NotUsable(f"{self.name}: {self.op} has {floats} numbers, expected at most {len(_MARKS)}")
 
     @property
     def call(self) -> torch._ops.OpOverload:
         """The call that takes a place in a graph."""
         return self.kernel.call
 
-    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
-        """Return the axes of a call with flat tensors, or what does not fit."""
-        found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors))
+    def axes(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()) -> dict[str, int] | str:
+        """Return the axes of a call with flat tensors and these numbers, or what does not fit."""
+        found: dict[str, int] | str = self._bind_axes(*self.kernel.arguments(tensors, numbers))
         return found
 
-    def pattern(self, lead: Lead, device: torch.device, shapes: Shapes | None = None) -> Pattern | None:
+    def integers_at(self, found: Match) -> tuple[int, ...] | None:
+        """Return the integers among the op's numbers in a place; None where sizes vary that tell them."""
+        values: list[int] = []
+        for at, told in self._told.items():
+            if told is None:
+                values.append(self.kernel.number(at))
+                continue
+            output, axis = told
+            size = found.outputs[output].meta["val"].shape[axis]
+            if isinstance(size, torch.SymInt):
+                return None
+            values.append(int(size))
+        return tuple(values)
+
+    def numbers_at(self, found: Match) -> tuple[Number, ...]:
+        """Return the op's numbers in a place whose integers are known."""
+        integers = iter(self.integers_at(found) or ())
+        floats = iter(found.numbers)
+        return tuple(next(integers, None) if whole else next(floats, None) for whole in self._whole)
+
+    def pattern(
+        self,
+        lead: Lead,
+        device: torch.device,
+        shapes: Shapes | None = None,
+        integers: Sequence[int] | None = None,
+    ) -> Pattern | None:
         """Return the reference's graph for a lead; None where it has none there.
 
-        shapes: of the op's tensors, behind the leading axis where they have it; None: of its smallest workload, with a
-        lead each size of which is 1 or of SOME.
+        shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
+        None: of its smallest workload, with a lead each size of which is 1 or of SOME.
         """
-        known = device.type, inductor.configuration(), shapes  # another mode of Inductor's may decompose otherwise
+        own = tuple(self._smallest_integers if integers is None else integers)
+        known = device.type, inductor.configuration(), shapes, own  # another mode of Inductor's may decompose otherwise
+        numbers = self._marked(own)
         kept = self._patterns.get(known)
         if kept is None:
-            kept = self._patterns[known] = Kept.of(self._facts(self._samples(shapes), device))
+            kept = self._patterns[known] = Kept.of(self._facts(self._samples(shapes), numbers, device))
         if lead not in kept:
             samples = self._samples(shapes)
             try:
-                kept.add(lead, self._traced(samples, lead, device))
+                kept.add(lead, self._traced(samples, numbers, lead, device))
             except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
                 kept.add(lead, None)
         return kept[lead]
+
+    def untraceable(self, lead: Lead, device: torch.device) -> str:
+        """Return why the reference has no graph for a lead, in one line; empty where it has one."""
+        try:
+            self._traced(self._samples(None), self._marked(self._smallest_integers), lead, device)
+        except Exception as error:  # noqa: BLE001 - as above
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+        return ""
 
     def _samples(self, shapes: Shapes | None) -> list[tuple[Sequence[int], str]]:
         """Return the shape of each of the op's tensors, one of rows among them where it has the leading axis, and its
@@ -146,13 +209,31 @@ class Served(Rows):
         own = ([1, *shape] if self.rows(at) else list(shape) for at, shape in enumerate(shapes))
         return [(shape, sample["dtype"]) for shape, sample in zip(own, smallest, strict=True)]
 
-    def _facts(self, samples: Sequence[tuple[Sequence[int], str]], device: torch.device) -> list[Any]:
+    @functools.cached_property
+    def _smallest_integers(self) -> list[int]:
+        numbers = self.kernel.smallest_numbers()
+        return [numbers[at] if told is not None else self.kernel.number(at) for at, told in self._told.items()]
+
+    def _marked(self, integers: Sequence[int]) -> list[float]:
+        """Return the numbers that the reference is traced with: these integers, and marks."""
+        whole, marks = iter(integers), iter(_MARKS)
+        return [next(whole) if each else next(marks) for each in self._whole]
+
+    def _facts(
+        self, samples: Sequence[tuple[Sequence[int], str]], numbers: Sequence[float], device: torch.device
+    ) -> list[Any]:
         """Return all that decides what the reference looks like in a graph, but for the lead."""
         each = [(shape, dtype, self.rows(at)) for at, (shape, dtype) in enumerate(samples)]
-        given = self.kernel.arguments(["tensor"] * len(samples), _MARKS[: self._numbers])
+        given = self.kernel.arguments(["tensor"] * len(samples), numbers)
         return [device.type, self._reference, each, given, self.mutated, inductor.configuration()]
 
-    def _traced(self, samples: Sequence[tuple[Sequence[int], str]], lead: Lead, device: torch.device) -> Pattern:
+    def _traced(
+        self,
+        samples: Sequence[tuple[Sequence[int], str]],
+        numbers: Sequence[float],
+        lead: Lead,
+        device: torch.device,
+    ) -> Pattern:
         with inductor.without_memory():
             tensors = [
                 torch.empty(
@@ -162,10 +243,26 @@ class Served(Rows):
                 )
                 for position, (shape, dtype) in enumerate(samples)
             ]
-        marks = _MARKS[: self._numbers]
 
         def reference(*given: torch.Tensor) -> Any:
-            return self._run(*self.kernel.arguments(given, marks))
+            return self._run(*self.kernel.arguments(given, numbers))
 
+        marks = _MARKS[: self._whole.count(False)]
         with inductor.unheard(), inductor.phase("references"):
             return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
+
+
+def _told(kernel: Kernel, at: int) -> tuple[int, int] | None:
+    """Return the output and its axis, counted from the last, that has as many elements as this number says.
+
+    In every workload, of two sizes at least: one alone may be the same by chance. None where no output has, and for a
+    truth value.
+    """
+    workloads = [(kernel.numbers(inputs)[at], kernel.output_shapes(inputs)) for inputs in kernel.workloads]
+    if len({number for number, _ in workloads}) < 2 or any(type(number) is not int for number, _ in workloads):
+        return None
+    for output, shape in enumerate(workloads[0][1]):
+        for axis in range(-len(shape), 0):
+            if all(len(shapes) > output and shapes[output][axis] == number for number, shapes in workloads):
+                return output, axis
+    return None
