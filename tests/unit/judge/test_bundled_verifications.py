@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import steps_support
-from warpsmith.kernels_db.job.bundle import Champion, SignedVerification, digest
+from warpsmith.kernels_db.job.bundle import Scored, SignedVerification, digest
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.answers import BadDirectory, append_verdict
@@ -20,7 +20,7 @@ from warpsmith.workers.judge.protocol.verifications import choose_verification, 
 SOURCE = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
 
 
-def verification(number: int, champion: Champion | None = None) -> SignedVerification:
+def verification(number: int, champion: Scored | None = None) -> SignedVerification:
     job = build_job(
         steps_support.OP, steps_support.TARGET, level="verify", candidate={"language": "cpp", "source": SOURCE}
     )
@@ -42,7 +42,7 @@ def found(score: float | None, word: str = "accepted", level: str = "screen", **
     return {**steps_support.verdict(level, word, score=score), "score_ci95": interval, **changes}  # type: ignore[typeddict-item]
 
 
-def chosen(verdicts: dict[str, Verdict], champion: Champion | None = None, count: int = 3) -> str | None:
+def chosen(verdicts: dict[str, Verdict], champion: Scored | None = None, count: int = 3) -> str | None:
     one = choose_verification([verification(number, champion) for number in range(count)], verdicts)
     return None if one is None else one["nonce"]
 
