@@ -246,10 +246,10 @@ def _make_step_jobs(
         return None
     attempt.error = None
     if work.level == "screen":
-        further: Further | None = None
-        if has_configurations(node.source or ""):
-            further = {"configurations": None, "sweep_s": work.sweep_s, "device_s": _device_seconds_left(search)}
-        return _Made(job, _make_verification(work, make_job), further)
+        verification, further = _make_verification(work, make_job), None
+        if verification is not None and has_configurations(node.source or ""):
+            further = Further(configurations=None, sweep_s=work.sweep_s, device_s=_device_seconds_left(search))
+        return _Made(job, verification, further)
     if not work.configurations:
         return _Made(job)
     led = [dict(values) for values in work.configurations]
