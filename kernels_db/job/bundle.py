@@ -2,7 +2,7 @@
 
     bundle.json           BundleHeader
     jobs.jsonl            one SignedJob a line, written by the service
-    verifications.jsonl   one SignedVerification a line: jobs that are judged where their screening comes out best
+    verifications.jsonl   one SignedVerification a line: jobs that are judged where their candidate comes out best
     verdicts.jsonl        one SignedVerdict a line, written by the judge there
     unjudged.jsonl        one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
 
@@ -54,32 +54,51 @@ class Ticket(TypedDict):
     job_digest: str
 
 
+class Further(TypedDict):
+    """The configurations that the verification of a swept candidate verifies beside it.
+
+    configurations: their values; null: those that led in the sweep of its screening in the same bundle. sweep_s: device
+    seconds that these and that sweep may hold together. device_s: device seconds that the search has left for all jobs
+    of the bundle. null: no limit.
+    """
+
+    configurations: list[dict[str, int]] | None
+    sweep_s: float | None
+    device_s: float | None
+
+
 class SignedJob(Ticket):
     """One line of jobs.jsonl.
 
-    `signature`: HMAC-SHA-256 of `signed_bytes` in hex, by a key that the service keeps.
+    `signature`: HMAC-SHA-256 of `signed_bytes` in hex, by a key that the service keeps. `further`: of a verification;
+    absent: it verifies its candidate alone.
     """
 
     signature: str
     job: Job
+    further: NotRequired[Further]
 
 
-class Champion(TypedDict):
-    """The best verified candidate of a search when its bundle was made: its speed-up and the 95 % interval."""
+class Scored(TypedDict):
+    """The speed-up of an accepted candidate over the fastest baseline, and its 95 % interval."""
 
     score: float
     ci95: list[float] | None
 
 
 class SignedVerification(SignedJob):
-    """One line of verifications.jsonl: the full verification of a candidate that is screened in the same bundle.
+    """One line of verifications.jsonl: the full verification of a candidate, done where its screening comes out best.
 
-    Its ticket names the screening's step, and has a nonce of its own. screening: the nonce of the screening's job.
-    champion: what the candidate must be faster than to be worth it; null: no candidate is verified yet.
+    Its ticket names the screening's step, and has a nonce of its own. screening: the nonce of the screening's job in
+    the same bundle; of a candidate that was screened before, the id of that step, and `screened` is what it found.
+    champion: the best verified candidate of the search, which this one must be faster than to be worth it; null: there
+    is none yet. together: how many candidates are verified where they tie with the best, itself included; absent: 1.
     """
 
     screening: str
-    champion: Champion | None
+    champion: Scored | None
+    screened: NotRequired[Scored]
+    together: NotRequired[int]
 
 
 class SignedVerdict(Ticket):

@@ -341,8 +341,9 @@ class BundleJobRow(Base):
     """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once.
 
     It is of a step, a profile or a try. `screening`: of a verification that is judged only where the screening with
-    that nonce comes out best; until it is merged, `attempt_id` is that screening's step. `source_sha256`: of a profile,
-    the code that it is of.
+    that nonce comes out best; until it is merged, `attempt_id` is that screening's step. Of a candidate that was
+    screened before the bundle was made it is the id of that step. `source_sha256`: of a profile, the code that it is
+    of.
     """
 
     __tablename__ = "bundle_jobs"

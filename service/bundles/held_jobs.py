@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, ProfileRow, TryRow
 from warpsmith.service.documents.bundles import UnjudgedJob
-from warpsmith.workers.steps.bundling import unjudged
+from warpsmith.workers.steps.returning import unjudged
 from warpsmith.workers.steps.rows import owner_of
 
 

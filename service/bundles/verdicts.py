@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from warpsmith.kernels_db.job.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged
-from warpsmith.kernels_db.job.documents import Level, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.documents import Level, Verdict, VerifiedConfiguration, WorkloadVerdict
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.strict_json import read_strictly, walk
+from warpsmith.kernels_db.job.sweep_documents import MOST_LEADERS, Sweep
+from warpsmith.service.bundles.bounds import check_all_names, check_interval, check_names, check_range
+from warpsmith.service.bundles.profiles import SandboxFacts, check_profile
 from warpsmith.service.documents.problems import field_path
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
@@ -27,12 +30,6 @@ The judge's longest texts, compilers' messages and generated code, are far short
 
 MOST_VALUES = 200_000
 DEEPEST = 32
-LARGEST_NUMBER = 1e30
-"""Largest number of a verdict: far above any time, error, ratio or count of the judge.
-
-Squares of smaller numbers stay finite.
-"""
-
 LONGEST_GATE_S = 7 * 86_400.0
 TICKET = {
     "nonce": r"bj_[0-9a-z]{26}",
@@ -43,8 +40,9 @@ TICKET = {
     "signature": r"[0-9a-f]{64}",
 }
 MOST_FACTS, LONGEST_FACT = 8, 300
-MOST_ROWS, LONGEST_NAME = 100, 300
-"""Limits of a profile's tables, above those that the judge itself has."""
+MOST_ROUNDS = 64
+"""Rounds of a sweep, far above the judge's own."""
+
 NOT_FINITE = ("nan", "inf", "-inf")
 BY_THE_SERVICE = "bundle"
 """The field of a verdict for its origin; the service alone writes it."""
@@ -88,11 +86,6 @@ class _Device(TypedDict):
     peaks: NotRequired[_Peaks | None]
 
 
-class _Sandbox(TypedDict):
-    level: str
-    layers: list[str]
-
-
 def read_line(line: str) -> SignedVerdict | SignedUnjudged:
     """Read the signed verdict of a line, or the reason why there is none; raises BrokenDocument.
 
@@ -107,7 +100,7 @@ def read_line(line: str) -> SignedVerdict | SignedUnjudged:
     check_values(document)
     kind: Any = SignedUnjudged if isinstance(document, dict) and "unjudged" in document else SignedVerdict
     check(kind, _replace_non_finite(document), "")
-    _check_names(kind, document, "")
+    check_names(kind, document, "")
     for field, pattern in TICKET.items():
         if not re.fullmatch(pattern, document[field]):
             raise BrokenDocument(field, short(document[field]), f"text that matches {pattern}")
@@ -142,19 +135,19 @@ def check_values(document: Any) -> None:
 
 def check_verdict(verdict: Verdict) -> None:
     """Check the rules that types do not express; raises BrokenDocument."""
-    _check_names(Verdict, cast("dict[str, Any]", verdict), "verdict.")
+    check_names(Verdict, cast("dict[str, Any]", verdict), "verdict.")
     if BY_THE_SERVICE in verdict:
         raise BrokenDocument("verdict.bundle", "a provenance", "none: the service writes it")
     if verdict["level"] == "compile":
         raise BrokenDocument("verdict.level", verdict["level"], f"one of {', '.join(get_args(Level)[:4])}")
     check(_Compile | None, verdict["compile"], "verdict.compile")
     check(_Device, verdict["device"], "verdict.device")
-    check(_Sandbox, verdict["sandbox"], "verdict.sandbox")
+    check(SandboxFacts, verdict["sandbox"], "verdict.sandbox")
     for footprint, rate in ((verdict["device"].get("peaks") or {}).get("bandwidth_gbs") or {}).items():
         path = f"verdict.device.peaks.bandwidth_gbs.{footprint}"
         if not re.fullmatch(r"\d{1,18}(\.\d{1,6})?", footprint):
             raise BrokenDocument(path[:200], short(footprint), "bytes")
-        _check_range(rate, path)
+        check_range(rate, path)
     for position, launch in enumerate((verdict["compile"] or {}).get("launches") or []):
         if len(launch["block"]) != 3:
             raise BrokenDocument(f"verdict.compile.launches[{position}].block", launch["block"], "three sizes")
@@ -168,7 +161,8 @@ def check_verdict(verdict: Verdict) -> None:
     _check_score(verdict)
     _check_host_time(verdict)
     _check_sweep(verdict)
-    _check_profile(verdict)
+    _check_configurations(verdict)
+    check_profile(verdict)
     seen: set[str] = set()
     for position, workload in enumerate(verdict["workloads"]):
         path = f"verdict.workloads[{position}]"
@@ -184,7 +178,7 @@ def _check_host(host: dict[str, str]) -> None:
 
 
 def _check_unjudged(unjudged: Unjudged) -> None:
-    _check_names(Unjudged, cast("dict[str, Any]", unjudged), "unjudged.")
+    check_names(Unjudged, cast("dict[str, Any]", unjudged), "unjudged.")
     length = len(unjudged["reason"])
     if length > LONGEST_REASON:
         raise BrokenDocument("unjudged.reason", f"{length} characters", f"at most {LONGEST_REASON}")
@@ -196,74 +190,78 @@ def _check_score(verdict: Verdict) -> None:
         if interval is not None:
             raise BrokenDocument("verdict.score_ci95", interval, "null, where there is no score")
         return
-    _check_range(score, "verdict.score")
+    check_range(score, "verdict.score")
     if interval is None:
         raise BrokenDocument("verdict.score_ci95", None, "two numbers, beside a score")
-    _check_interval(interval, "verdict.score_ci95")
+    check_interval(interval, "verdict.score_ci95")
 
 
 def _check_host_time(verdict: Verdict) -> None:
     for name, value in verdict.get("host_us", {}).items():
         if isinstance(value, int | float):
-            _check_range(value, f"verdict.host_us.{name}", least=0.0)
+            check_range(value, f"verdict.host_us.{name}", least=0.0)
 
 
 def _check_sweep(verdict: Verdict) -> None:
     if not 0 <= (held := verdict.get("sweep_seconds", 0.0)) <= verdict["seconds"].get("exclusive", 0.0) + 0.01:
         expected = "device seconds, 0 to those of verdict.seconds.exclusive"
         raise BrokenDocument("verdict.sweep_seconds", held, expected)
-    if "configurations" in verdict:
-        raise BrokenDocument("verdict.configurations", "some", "none: no job of a bundle asks for them")
     sweep = verdict.get("sweep")
-    for position, entry in enumerate(() if sweep is None else sweep["configurations"]):
-        for name, value in entry["time_us"].items():
-            _check_range(value, f"verdict.sweep.configurations[{position}].time_us.{name}")
-
-
-def _check_profile(verdict: Verdict) -> None:
-    """Check what a profile tells: its names stand in tables, and Nsight Compute's metrics in requests."""
-    if verdict["level"] == "profile" and verdict["verdict"] == "accepted":
-        raise BrokenDocument("verdict.verdict", "accepted", "another one: a profile decides nothing")
-    profile = verdict.get("profile")
-    if profile is None:
+    if sweep is None:
         return
-    if verdict["level"] != "profile":
-        raise BrokenDocument("verdict.profile", "some", f"none at level {verdict['level']}")
-    kernels = profile.get("nsight", {"kernels": []})["kernels"]
-    for name, rows in (("rows", profile["rows"]), ("nsight.kernels", kernels)):
-        if len(rows) > MOST_ROWS:
-            raise BrokenDocument(f"verdict.profile.{name}", f"{len(rows)} of them", f"at most {MOST_ROWS}")
-    for position, row in enumerate(profile["rows"]):
-        path = f"verdict.profile.rows[{position}]"
-        _check_length(row["name"], f"{path}.name")
-        _check_length(row["kind"], f"{path}.kind")
-        for name, value in (("count", row["count"]), ("total_us", row["total_us"]), ("mean_us", row["mean_us"])):
-            _check_range(value, f"{path}.{name}", least=0.0)
-    for position, kernel in enumerate(kernels):
-        path = f"verdict.profile.nsight.kernels[{position}]"
-        _check_length(kernel["name"], f"{path}.name")
-        for name, value in kernel["metrics"].items():
-            _check_length(name, f"{path}.metrics.{name}"[:200])
-            _check_range(value, f"{path}.metrics.{name}"[:200], least=0.0)
+    if verdict["level"] != "screen":
+        raise BrokenDocument("verdict.sweep", "some", f"none at level {verdict['level']}")
+    check_all_names(Sweep, sweep, "verdict.sweep")
+    check_range(sweep["seconds"], "verdict.sweep.seconds", least=0.0)
+    check_range(sweep.get("limit_s", 0.0), "verdict.sweep.limit_s", least=0.0)
+    for position, entry in enumerate(sweep["configurations"]):
+        path = f"verdict.sweep.configurations[{position}]"
+        if not 0 <= entry["rounds"] <= MOST_ROUNDS:
+            raise BrokenDocument(f"{path}.rounds", entry["rounds"], f"0 to {MOST_ROUNDS}")
+        for name, value in entry["time_us"].items():
+            check_range(value, f"{path}.time_us.{name}")
 
 
-def _check_length(name: str, path: str) -> None:
-    if len(name) > LONGEST_NAME:
-        raise BrokenDocument(path, f"{len(name)} characters", f"at most {LONGEST_NAME}")
+def _check_configurations(verdict: Verdict) -> None:
+    """Check what a verification tells of further configurations: each with a verdict like its own, or none."""
+    if "configurations" not in verdict:
+        return
+    found = verdict["configurations"]
+    if (verdict["level"], verdict["verdict"]) != ("verify", "accepted"):
+        level = f"level {verdict['level']}, {verdict['verdict']}"
+        raise BrokenDocument("verdict.configurations", "some", f"none at {level}: an accepted verification has them")
+    if len(found) > MOST_LEADERS:
+        raise BrokenDocument("verdict.configurations", f"{len(found)} of them", f"at most {MOST_LEADERS}")
+    check_all_names(list[VerifiedConfiguration], found, "verdict.configurations")
+    for position, one in enumerate(found):
+        path = f"verdict.configurations[{position}]"
+        if "verdict" not in one:
+            continue
+        judged = one["verdict"]
+        for name in ("configurations", "sweep", "sweep_seconds", "profile"):
+            if name in judged:
+                raise BrokenDocument(f"{path}.verdict.{name}", "some", "none: it is of one configuration alone")
+        check(Verdict, _replace_non_finite({"verdict": judged})["verdict"], f"{path}.verdict")
+        if judged["id"] != verdict["id"]:
+            raise BrokenDocument(f"{path}.verdict.id", short(judged["id"]), f"{verdict['id']!r}, the job of this line")
+        try:
+            check_verdict(cast("Verdict", judged))
+        except BrokenDocument as error:
+            raise BrokenDocument(f"{path}.{error.field}", error.found, error.expected) from None
 
 
 def _check_workload(workload: WorkloadVerdict, path: str) -> None:
     check(Literal["bench", "test", "holdout"], workload["role"], f"{path}.role")
     for name in ("time_us", "speedup"):
         for key, value in cast("dict[str, dict[str, float]]", workload)[name].items():
-            _check_range(value, f"{path}.{name}.{key}")
+            check_range(value, f"{path}.{name}.{key}")
     for key, interval in workload["ci95"].items():
-        _check_interval(interval, f"{path}.ci95.{key}")
+        check_interval(interval, f"{path}.ci95.{key}")
     for name in ("limit_us", "limit_fraction"):
         found = cast("dict[str, Any]", workload)[name]
         if found is not None:
-            _check_range(found, f"{path}.{name}")
-    _check_range(weight_of(workload), f"{path}.weight")
+            check_range(found, f"{path}.{name}")
+    check_range(weight_of(workload), f"{path}.weight")
     for key in workload["speedup"]:
         if key not in workload["time_us"]:
             raise BrokenDocument(f"{path}.time_us.{key}", None, "the time to the speed-up of that name")
@@ -306,24 +304,3 @@ def _replace_in_errors(errors: dict[str, Any]) -> dict[str, Any]:
 
 def _is_non_finite(value: object) -> bool:
     return isinstance(value, str) and value in NOT_FINITE
-
-
-def _check_interval(interval: list[float], path: str) -> None:
-    if len(interval) != 2 or interval[0] > interval[1]:
-        raise BrokenDocument(path, short(interval), "the lower and the upper end")
-    for end in interval:
-        _check_range(end, path, least=0.0)
-
-
-def _check_range(value: float, path: str, least: float | None = None) -> None:
-    """Raise BrokenDocument for a number that is too large, or not positive (below `least`)."""
-    low = value > 0 if least is None else value >= least
-    if not low or value > LARGEST_NUMBER:
-        raise BrokenDocument(path, value, f"a number above 0 and up to {LARGEST_NUMBER:g}")
-
-
-def _check_names(kind: Any, document: dict[str, Any], path: str) -> None:
-    """Raise BrokenDocument where a name is not one of the TypedDict's."""
-    for name, value in document.items():
-        if name not in kind.__annotations__:
-            raise BrokenDocument(f"{path}{name}"[:200], short(value), "no field of this name")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, true
@@ -11,11 +13,12 @@ from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ProfileRow, Se
 from warpsmith.service.documents.searches import WaitingFor
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import unjudged
 from warpsmith.workers.steps.outages import again_at
 from warpsmith.workers.steps.placement import find_shortage
+from warpsmith.workers.steps.returning import unjudged
 from warpsmith.workers.steps.rows import bundle_of, in_bundle
 
+Role = Literal["model", "judge"]
 MODEL_STEPS = ("ideate", "code")
 
 
@@ -24,6 +27,11 @@ def list_waiting(session: Session, search: SearchRow, now: float, alive_after_s:
     if search.state == "queued" or search.state in ENDED:
         return []
     found: list[WaitingFor] = []
+
+    @cache  # what waits for the same role, of several kinds, asks the workers once
+    def is_served(role: Role) -> bool:
+        return _is_served(session, search, role, now, alive_after_s)
+
     if search.state == "paused":
         found.append(_describe_pause(session, search))
     asks = session.scalar(select(func.count()).where(AskRow.search_id == search.id, AskRow.state == "open")) or 0
@@ -31,8 +39,8 @@ def list_waiting(session: Session, search: SearchRow, now: float, alive_after_s:
         found.append(WaitingFor(what="answer", count=asks, detail=f"{_format_count(asks, 'ask')} to be answered"))
     found.extend(_describe_running(session, search))
     if search.state != "paused":
-        found.extend(_describe_pending(session, search, now, alive_after_s))
-    found.extend(_describe_requested(session, search, now, alive_after_s))
+        found.extend(_describe_pending(session, search, now, is_served))
+    found.extend(_describe_requested(session, search, is_served))
     return found
 
 
@@ -51,7 +59,7 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
         .where(AttemptRow.search_id == search.id, AttemptRow.state == "running")
         .group_by(AttemptRow.kind, away)
     )
-    by_side: dict[Literal["model", "judge"], int] = {}
+    by_side: dict[Role, int] = {}
     bundled = failed = 0
     owners: list[str] = []
     for kind, bundle_has_it, count, left, owner in rows:
@@ -60,7 +68,7 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
             failed += left
             owners += [owner] if left else []
             continue
-        side: Literal["model", "judge"] = "model" if kind in MODEL_STEPS else "judge"
+        side: Role = "model" if kind in MODEL_STEPS else "judge"
         by_side[side] = by_side.get(side, 0) + count
     found = [
         WaitingFor(what=side, count=count, detail=f"{_format_count(count, 'step')} at the {side}")
@@ -76,7 +84,9 @@ def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
     return found
 
 
-def _describe_pending(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+def _describe_pending(
+    session: Session, search: SearchRow, now: float, is_served: Callable[[Role], bool]
+) -> list[WaitingFor]:
     pending = session.scalars(
         select(AttemptRow).where(AttemptRow.search_id == search.id, AttemptRow.state == "pending")
     ).all()
@@ -100,14 +110,14 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
             )
         )
     due = [row for row in pending if row.not_before <= now]
-    by_role: dict[Literal["model", "judge"], list[AttemptRow]] = {
+    by_role: dict[Role, list[AttemptRow]] = {
         "model": [row for row in due if row.kind in MODEL_STEPS],
         "judge": [row for row in due if row.kind not in MODEL_STEPS],
     }
     for role, steps in by_role.items():
         if not steps:
             continue
-        if _is_served(session, search, role, now, alive_after_s):
+        if is_served(role):
             found.append(
                 WaitingFor(
                     what="step",
@@ -129,7 +139,7 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
     return found
 
 
-def _describe_requested(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+def _describe_requested(session: Session, search: SearchRow, is_served: Callable[[Role], bool]) -> list[WaitingFor]:
     """Describe profiles and tries that a bundle holds, or that wait for one since no live worker takes them."""
     found = []
     kinds: tuple[tuple[type[ProfileRow | TryRow], str, ColumnElement[bool]], ...] = (
@@ -143,15 +153,13 @@ def _describe_requested(session: Session, search: SearchRow, now: float, alive_a
             if state == "running":
                 detail = f"{_format_count(count, noun)} in a bundle: warpsmith merge DIR brings the result"
                 found.append(WaitingFor(what="judge", count=count, detail=detail))
-            elif not _is_served(session, search, "judge", now, alive_after_s):
+            elif not is_served("judge"):
                 detail = f"no live judge worker for {search.target}: {_format_count(count, noun)} asked for"
                 found.append(WaitingFor(what="worker", role="judge", count=count, detail=detail))
     return found
 
 
-def _is_served(
-    session: Session, search: SearchRow, role: Literal["model", "judge"], now: float, alive_after_s: float
-) -> bool:
+def _is_served(session: Session, search: SearchRow, role: Role, now: float, alive_after_s: float) -> bool:
     """Check whether a live worker takes the search's steps of this role."""
     of_role = (WorkerRow.role == role, *serves(now - alive_after_s))
     targets = session.scalars(select(WorkerRow.target).where(*of_role).distinct()).all()

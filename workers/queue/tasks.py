@@ -22,7 +22,6 @@ from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
 from warpsmith.workers.queue.celery_app import app
-from warpsmith.workers.queue.configurations import verify_configurations
 from warpsmith.workers.queue.import_task import perform_import
 from warpsmith.workers.queue.jobs import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
@@ -150,18 +149,27 @@ def ask(here: WorkerProcess, work: Work, owner: str, following: steps.Following)
 def judge(here: WorkerProcess, work: Work, owner: str, following: steps.Following) -> bool:
     """Do a judge or verify step."""
     from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.configurations import verify_configurations  # noqa: PLC0415 - as well
 
     capped = steps.refusal(here.db, work, here.db.now())
     if capped is not None:
         return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now(), following)
     try:
         with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
-            began, limits = time.monotonic(), limits_of(here.settings)
-            verdict = here.judge_job(job_of(work, limits), lease.check)
+            began, job = time.monotonic(), job_of(work, limits_of(here.settings))
+            verdict = here.judge_job(job, lease.check)
             note(verdict=verdict["verdict"], gate=verdict["gate"])
             misfit = _learn_misfit(here, work, verdict)
             if misfit is None:
-                verify_configurations(here, work, verdict, limits, lease.check, began)
+                verify_configurations(
+                    job,
+                    verdict,
+                    work.configurations,
+                    device_s=work.sweep_s,
+                    judge=lambda further, left_s: here.judge_job(further, lease.check, left_s),
+                    timeout_s=here.settings.judge_job_timeout_s,
+                    began=began,
+                )
     except LeaseLost:
         return False
     except JobRefused as refused:

@@ -33,7 +33,7 @@ with `error` alone a failed call.
 """
 
 from warpsmith.workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
-from warpsmith.workers.steps.bundling import GivenBack, Taken, give_back, settle_unjudged, take_jobs
+from warpsmith.workers.steps.bundling import Taken, take_jobs
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.claims import claim, give_up, renew
 from warpsmith.workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
@@ -48,14 +48,16 @@ from warpsmith.workers.steps.lifecycle import (
     pause,
     resume,
 )
-from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
+from warpsmith.workers.steps.merging import Merged, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
 from warpsmith.workers.steps.pruning import Pruned, prune
 from warpsmith.workers.steps.quotas import QuotaReached, check_device, wait_for_quota
 from warpsmith.workers.steps.reading import read_exemplars
 from warpsmith.workers.steps.reconciling import reconcile
+from warpsmith.workers.steps.returning import GivenBack, give_back, settle_unjudged
 from warpsmith.workers.steps.turns import take
 from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, UnknownSearch, Work, WrongState
+from warpsmith.workers.steps.verdict_checks import VerdictRefused
 
 __all__ = [
     "MOST_TAGS",

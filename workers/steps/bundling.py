@@ -1,13 +1,14 @@
 """Bundles: judge steps, profiles and tries (`requested`) for a host that the service cannot reach.
 
 They leave as jobs and come back as verdicts. With each screening goes the full verification of its candidate, for
-which no step is open: the host does that of its best (`judge.protocol.verifications`), and merging opens the step.
+which no step is open: the host does that of its best (`judge.protocol.verifications`), and merging opens the step. So
+do those of candidates that were screened before and that the screenings of this bundle may leave the best.
 
     pending ──> running, held by the bundle   `take_jobs`; no lease: the bundle holds its steps until it is merged or
                                               dropped, however long it travels
     held    ──> succeeded                     `warpsmith.workers.steps.merging`; the first verdict on a job counts
-    held    ──> pending                       `give_back`: the step returns to its queue, and its job is void
-    held    ──> pending or failed             `settle_unjudged`: of the steps that their host could not judge
+    held    ──> pending                       `returning.give_back`: the step returns to its queue, its job is void
+    held    ──> pending or failed             `returning.settle_unjudged`: of those that their host could not judge
     held    ──> cancelled                     the search ended, or the node was banned (`bans`); verdicts that come back
                                               then change nothing
 
@@ -17,13 +18,13 @@ Signatures are the caller's business: nothing here knows a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.bundle import Champion, Ticket, canonical, digest
+from warpsmith.kernels_db.job.bundle import Further, Scored, Ticket, canonical, digest
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store import leases
@@ -31,6 +32,9 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.profiles import ProfileWork, source_sha256
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, ProfileRow, SearchRow, TryRow
+from warpsmith.workers.gate.tunables import has_configurations
+from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
@@ -39,32 +43,28 @@ from warpsmith.workers.steps.requested import (
     build_requested_work,
     fail_requested,
     list_requested,
-    put_requested_back,
 )
 from warpsmith.workers.steps.rows import (
     Held,
     add_event,
     bundle_of,
     in_bundle,
-    is_held,
     lock_search,
-    message,
     owner_of,
-    put_back,
     signed,
 )
-from warpsmith.workers.steps.sweeping import reserve_sweep
+from warpsmith.workers.steps.sweeping import leaders_of, reserve_sweep, unreserved_seconds
 from warpsmith.workers.steps.trying import TryWork
-from warpsmith.workers.steps.values import Message, Work, WrongState
+from warpsmith.workers.steps.values import Work, WrongState
 from warpsmith.workers.steps.work import Place, build_work
 
 MOST_JOBS = 256
 """Jobs of one bundle; what is left over waits for the next."""
 
-JUDGED = ("judge", "verify")
+MOST_SCREENED = 4
+"""Candidates that were screened before, of which one bundle carries the verifications: the best."""
 
-Then = Literal["queue", "fail"]
-"""What becomes of steps that a bundle held."""
+JUDGED = ("judge", "verify")
 
 MakeJob: TypeAlias = Callable[[Work | ProfileWork | TryWork], Job]
 """Builds the judge's job of what a bundle takes; raises SpecErrors where the judge cannot do it."""
@@ -74,7 +74,8 @@ MakeJob: TypeAlias = Callable[[Work | ProfileWork | TryWork], Job]
 class Taken:
     """A bundle, and how much still waits. Times in epoch seconds.
 
-    Its jobs are in the order in which they waited.
+    Its jobs are in the order in which they waited. further: by nonce, of verifications of swept candidates. together:
+    candidates that are verified where they tie with the best, itself included.
     """
 
     bundle_id: str
@@ -84,45 +85,36 @@ class Taken:
     created_at: float
     jobs: list[tuple[Ticket, Job]]
     verifications: list[Verification]
-    champion: Champion | None
+    further: dict[str, Further]
+    champion: Scored | None
+    together: int
     left: int
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The verification of a candidate that is screened in the same bundle, whose job has the nonce `screening`."""
+    """A verification that is done where its candidate comes out best.
+
+    screening: the nonce of the job that screens it in the same bundle; of a candidate that was screened before, the id
+    of that step, and `screened` is what it found.
+    """
 
     ticket: Ticket
     job: Job
     screening: str
+    screened: Scored | None = None
 
 
 @dataclass(frozen=True)
-class GivenBack:
-    """The result of dropping a bundle.
+class _Made:
+    """The job of what waits; of a screening also the verification that goes with it.
 
-    It counts what returned to the queue, the steps that failed, and the jobs that had their verdicts, which stay; of a
-    screening and the verification that came along the screening alone, as lists of bundles do. messages: of steps;
-    profiles and tries have their own.
+    further: of that verification, or of the job where it is one.
     """
 
-    bundle_id: str
-    search_id: str
-    returned: int
-    failed: int
-    merged: int
-    messages: list[Message]
-    profiles: list[Message] = field(default_factory=list)
-    tries: list[Message] = field(default_factory=list)
-
-
-def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
-    """Return the condition on an AttemptRow that a bundle's host could not judge the step.
-
-    One of the bundles, by default any, still holds the step. Its error says why.
-    """
-    held = in_bundle() if bundle_ids is None else AttemptRow.owner.in_([owner_of(each) for each in bundle_ids])
-    return and_(AttemptRow.state == "running", held, AttemptRow.error.is_not(None))
+    job: Job
+    verification: Job | None = None
+    further: Further | None = None
 
 
 def take_jobs(
@@ -159,7 +151,9 @@ def take_jobs(
             created_at=now,
             jobs=[],
             verifications=[],
+            further={},
             champion=_find_champion(session, search),
+            together=getattr(parse_policy(search.policy), "verified_together", 1),
             left=0,
         )
         left = _take(db, session, search, waiting, make_job, taken, most_bytes)
@@ -199,29 +193,34 @@ def _take(
     most_bytes: int,
 ) -> int:
     """Take what there is room for into `taken`; returns how many are left."""
-    now, size = taken.created_at, 0
+    now, size, left = taken.created_at, 0, 0
     root_id = session.scalars(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
     place = Place(session.get_one(OpRow, search.op_id).spec, root_id)
     for position, row in enumerate(waiting):
         if row.state != "pending":  # a step before it failed, and with it the search
             continue
         if isinstance(row, AttemptRow):
-            found = _make_step_jobs(db, session, search, row, make_job, place, now)
+            made = _make_step_jobs(db, session, search, row, make_job, place, now)
         else:
-            found = _make_requested_job(session, search, row, make_job, now)
-        if found is None:
+            made = _make_requested_job(session, search, row, make_job, now)
+        if made is None:
             continue
-        job, further = found
-        size += sum(len(canonical(one)) for one in found if one is not None)
+        size += sum(len(canonical(one)) for one in (made.job, made.verification) if one is not None)
         if taken.jobs and (size > most_bytes or len(taken.jobs) == MOST_JOBS):
-            return len(waiting) - position
-        ticket = _sign_out(session, taken, row, job)
+            left = len(waiting) - position
+            break
+        ticket = _sign_out(session, taken, row, made.job)
         leases.lend(row, owner_of(taken.bundle_id), now)
-        taken.jobs.append((ticket, job))
-        if further is not None:
-            of_it = _sign_out(session, taken, row, further, screening=ticket["nonce"])
-            taken.verifications.append(Verification(of_it, further, ticket["nonce"]))
-    return 0
+        taken.jobs.append((ticket, made.job))
+        of_it = ticket
+        if made.verification is not None:
+            of_it = _sign_out(session, taken, row, made.verification, screening=ticket["nonce"])
+            taken.verifications.append(Verification(of_it, made.verification, ticket["nonce"]))
+        if made.further is not None:
+            taken.further[of_it["nonce"]] = made.further
+    if taken.verifications:  # otherwise nothing here decides whether another candidate is the best
+        _take_screened(session, search, make_job, taken, place, most_bytes - size)
+    return left
 
 
 def _make_step_jobs(
@@ -232,10 +231,10 @@ def _make_step_jobs(
     make_job: MakeJob,
     place: Place,
     now: float,
-) -> tuple[Job, Job | None] | None:
+) -> _Made | None:
     """Build the job of a step, and of a screening the verification that goes with it; None where the step fails."""
     node = session.get_one(NodeRow, attempt.node_id)
-    reserve_sweep(session, search, attempt)
+    reserve_sweep(session, search, attempt, verified=True)
     work = build_work(session, search, node, attempt, place)
     try:
         capped = refusal(db, work, now)
@@ -246,15 +245,63 @@ def _make_step_jobs(
         fail_step(session, Held(search, node, attempt), capped or "", now)
         return None
     attempt.error = None
-    return job, _make_verification(work, make_job) if work.level == "screen" else None
+    if work.level == "screen":
+        verification, further = _make_verification(work, make_job), None
+        if verification is not None and has_configurations(node.source or ""):
+            further = Further(configurations=None, sweep_s=work.sweep_s, device_s=_device_seconds_left(search))
+        return _Made(job, verification, further)
+    if not work.configurations:
+        return _Made(job)
+    led = [dict(values) for values in work.configurations]
+    return _Made(job, further={"configurations": led, "sweep_s": work.sweep_s, "device_s": None})
+
+
+def _take_screened(
+    session: Session, search: SearchRow, make_job: MakeJob, taken: Taken, place: Place, most_bytes: int
+) -> None:
+    """Add the verifications of the best candidates that were screened before, and that nobody verifies.
+
+    What the bundle screens decides whether they are the best. Of the limit on sweep seconds their further
+    configurations share what no step has reserved.
+    """
+    least = 0.0 if taken.champion is None else taken.champion["score"]
+    of_search = (NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.mark.is_distinct_from("banned"))
+    accepted = (NodeRow.state == "judged", NodeRow.verdict == "accepted", NodeRow.verification == "none")
+    query = select(NodeRow, AttemptRow).join(AttemptRow, AttemptRow.node_id == NodeRow.id)
+    of_step = (AttemptRow.kind == "judge", AttemptRow.ordinal == NodeRow.repairs, AttemptRow.state == "succeeded")
+    best = query.where(*of_search, *accepted, *of_step, NodeRow.score > least).order_by(NodeRow.score.desc())
+    found = session.execute(best.order_by(NodeRow.seq).limit(MOST_SCREENED)).tuples().all()
+    sweep_s = unreserved_seconds(session, search)
+    for node, attempt in found:
+        job = _make_verification(build_work(session, search, node, attempt, place), make_job)
+        most_bytes -= 0 if job is None else len(canonical(job))
+        if job is None or most_bytes < 0:
+            return
+        ticket = _sign_out(session, taken, attempt, job, screening=attempt.id)
+        interval = None if node.ci_low is None or node.ci_high is None else [node.ci_low, node.ci_high]
+        screened: Scored = {"score": node.score or 0.0, "ci95": interval}
+        taken.verifications.append(Verification(ticket, job, attempt.id, screened))
+        led = leaders_of(session, node)
+        if led:
+            taken.further[ticket["nonce"]] = {
+                "configurations": [dict(values) for values in led],
+                "sweep_s": None if sweep_s is None else sweep_s / len(found),
+                "device_s": _device_seconds_left(search),
+            }
+
+
+def _device_seconds_left(search: SearchRow) -> float | None:
+    """Return the device seconds that the budget leaves; None where it does not limit them."""
+    limit = parse_budget(search.budget).gpu_seconds
+    return None if limit is None else max(0.0, limit - search.gpu_seconds)
 
 
 def _make_requested_job(
     session: Session, search: SearchRow, row: Requested, make_job: MakeJob, now: float
-) -> tuple[Job, Job | None] | None:
+) -> _Made | None:
     """Build the job of a profile or try; None where the judge cannot do it or a limit rules it out, and it ends."""
     try:
-        return make_job(build_requested_work(session, search, row)), None
+        return _Made(make_job(build_requested_work(session, search, row)))
     except (SpecErrors, WrongState) as error:
         fail_requested(session, search, row, str(error), now)
         return None
@@ -302,7 +349,7 @@ def _digest_source(job: Job) -> str | None:
     return None if job["candidate"] is None else source_sha256(job["candidate"]["source"])
 
 
-def _find_champion(session: Session, search: SearchRow) -> Champion | None:
+def _find_champion(session: Session, search: SearchRow) -> Scored | None:
     """Return the best verified candidate of the search, which a further one must be faster than."""
     verified = (NodeRow.verification == "passed", NodeRow.verdict == "accepted", NodeRow.score.is_not(None))
     unbanned = NodeRow.mark.is_distinct_from("banned")
@@ -313,103 +360,3 @@ def _find_champion(session: Session, search: SearchRow) -> Champion | None:
         return None
     score, low, high = best
     return {"score": score or 0.0, "ci95": None if low is None or high is None else [low, high]}
-
-
-def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -> GivenBack:
-    """Drop a bundle: its steps, profiles and tries without a verdict return to the queue.
-
-    Verdicts on them are no longer taken. Raises LookupError where there is no such bundle.
-    """
-    with db.writing() as session:
-        search, jobs = _jobs_of(session, bundle_id)
-        out = [job for job in jobs if job.merged_at is None]
-        merged = _count_merged(jobs)
-        steps, requested = _drop(session, search, out, "queue", now, by)
-        messages = _return(search, steps, now)
-        profiles: list[Message] = []
-        tries: list[Message] = []
-        for row in requested:
-            announced = put_requested_back(session, search, row, now)
-            if announced is not None:
-                (tries if isinstance(row, TryRow) else profiles).append(announced)
-        returned = len(steps) + len(profiles) + len(tries)
-        return GivenBack(bundle_id, search.id, returned, 0, merged, messages, profiles, tries)
-
-
-def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: str | None = None) -> GivenBack:
-    """Drop those jobs of a bundle that their host could not judge; the others stay out.
-
-    Their steps return to the queue, or fail for the host's reason: a branch ends, and without baselines the search.
-    Raises LookupError where there is no such bundle.
-    """
-    with db.writing() as session:
-        search, jobs = _jobs_of(session, bundle_id)
-        merged = _count_merged(jobs)
-        of_step = AttemptRow.id == BundleJobRow.attempt_id
-        left = select(BundleJobRow).join(AttemptRow, of_step).where(BundleJobRow.bundle_id == bundle_id)
-        out = list(session.scalars(left.where(unjudged([bundle_id]))))  # their verifications too: they have one step
-        steps, _ = _drop(session, search, out, then, now, by)
-        if then == "queue":
-            return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
-        for attempt in steps:
-            node = session.get_one(NodeRow, attempt.node_id)
-            fail_step(session, Held(search, node, attempt), f"not judged by the bundle's host: {attempt.error}", now)
-        return GivenBack(bundle_id, search.id, 0, len(steps), merged, [])
-
-
-def _jobs_of(session: Session, bundle_id: str) -> tuple[SearchRow, list[BundleJobRow]]:
-    """Return the search, locked, and the jobs of the bundle. Raises LookupError."""
-    of_bundle = BundleJobRow.bundle_id == bundle_id
-    search_id = session.scalar(select(BundleJobRow.search_id).where(of_bundle).limit(1))
-    if search_id is None:
-        raise LookupError(f"bundle: found {bundle_id!r}, expected the id of a bundle that is out")
-    search = lock_search(session, search_id)
-    return search, list(session.scalars(select(BundleJobRow).where(of_bundle)))
-
-
-def _count_merged(jobs: list[BundleJobRow]) -> int:
-    """Count the jobs that have their verdicts; verifications that came along are none of them."""
-    return sum(job.merged_at is not None and job.screening is None for job in jobs)
-
-
-def _drop(
-    session: Session, search: SearchRow, jobs: list[BundleJobRow], then: Then, now: float, by: str | None
-) -> tuple[list[AttemptRow], list[Requested]]:
-    """Make the jobs void and return the steps, and the profiles and tries, that the bundle held.
-
-    There are no steps of a search that ended meanwhile.
-    """
-    steps, requested = [], []
-    for job in jobs:
-        row = find_row(session, job)
-        if job.screening is None and is_held(row, job.bundle_id):
-            if isinstance(row, AttemptRow):
-                steps.append(row)
-            else:
-                requested.append(row)
-        session.delete(job)
-    count = len(steps) + len(requested)
-    if count and search.state not in ENDED:  # before what follows from it: nothing comes after the event that ends it
-        told = {"bundle_id": jobs[0].bundle_id, "jobs": count, "then": then}
-        add_event(session, search, "bundle.dropped", now, **told, **signed(by))
-    return steps, requested
-
-
-def find_row(session: Session, job: BundleJobRow) -> AttemptRow | Requested:
-    """Return the row of what a bundle's job is of."""
-    if job.profile_id is not None:
-        return session.get_one(ProfileRow, job.profile_id)
-    if job.try_id is not None:
-        return session.get_one(TryRow, job.try_id)
-    return session.get_one(AttemptRow, job.attempt_id)
-
-
-def _return(search: SearchRow, steps: list[AttemptRow], now: float) -> list[Message]:
-    """Put the steps back into their queue; returns what is to be sent."""
-    for attempt in steps:
-        put_back(attempt)
-    if search.state != "running":
-        return []  # going on sends them
-    for attempt in steps:
-        attempt.sent_at = now
-    return [message(attempt.id, attempt.kind, search.target) for attempt in steps]

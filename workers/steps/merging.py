@@ -17,19 +17,24 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import SignedUnjudged, SignedVerdict, digest
-from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT, Verdict
-from warpsmith.kernels_db.job.means import weight_of
-from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.ids import new_id
-from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, TryRow, VerdictRow
-from warpsmith.workers.gate.tunables import specialise
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, SearchRow, TryRow, VerdictRow
 from warpsmith.workers.search.tree import ENDED
-from warpsmith.workers.steps.bundling import find_row
 from warpsmith.workers.steps.completion import commit_verdict
 from warpsmith.workers.steps.requested import Requested, commit_result, fail_requested
+from warpsmith.workers.steps.returning import find_row
 from warpsmith.workers.steps.rows import Held, add_event, is_held, lock_search, owner_of, plain
+from warpsmith.workers.steps.sweeping import SHARE
+from warpsmith.workers.steps.verdict_checks import (
+    VerdictRefused,
+    check_configurations,
+    check_sweep,
+    check_verdict,
+    check_whole,
+)
 from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
 
@@ -46,14 +51,6 @@ class Merged:
     search_id: str
     reason: str | None = None
     of: Literal["step", "profile", "try"] = "step"
-
-
-class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
-    """A verdict or line that came back is refused; nothing was stored."""
-
-    def __init__(self, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{field}: found {found!r}, expected {expected}")
-        self.field, self.found, self.expected = field, found, expected
 
 
 def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float, team: str | None = None) -> Merged:
@@ -80,9 +77,10 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         if not is_held(attempt, job.bundle_id):
             return _too_late(search, attempt)
         language = None if node.seq == 0 else node.language
-        _check_verdict(session, search, level_of(node, attempt), language, found["verdict"])
-        _check_whole(session, search, job, found["verdict"])
-        _check_sweep(node.source, found["verdict"])
+        check_verdict(session, search, level_of(node, attempt), language, found["verdict"])
+        check_whole(session, search, job, found["verdict"])
+        check_sweep(node.source, attempt.params.get(SHARE), found["verdict"])
+        check_configurations(session, search, job, node, found["verdict"])
         commit_verdict(session, work, _mark_merged(session, search, node, job, found, now), now)
         return Merged("merged", search.id)
 
@@ -95,10 +93,10 @@ def _merge_requested(
         return _too_late(search, row)
     node, verdict = session.get_one(NodeRow, row.node_id), found["verdict"]
     if isinstance(row, TryRow):
-        _check_verdict(session, search, row.level, row.language, verdict)
-        _check_sweep(row.source, verdict)
+        check_verdict(session, search, row.level, row.language, verdict)
+        check_sweep(row.source, None, verdict)
     else:
-        _check_verdict(session, search, "profile", node.language or search.language, verdict)
+        check_verdict(session, search, "profile", node.language or search.language, verdict)
     profile = verdict.get("profile")
     if profile is not None and profile["workload"] not in (job.workloads or ()):
         raise VerdictRefused("verdict.profile.workload", profile["workload"], f"one of its job, {job.workloads}")
@@ -172,11 +170,18 @@ def _job_of(
     if job is None:
         raise VerdictRefused("nonce", found["nonce"], "that of a job of a bundle that was not dropped")
     row = find_row(session, job)
-    screening = None if job.screening is None else session.get(BundleJobRow, job.screening)
-    _check_ticket(job, row.id if screening is None else find_row(session, screening).id, found)
+    _check_ticket(job, _step_signed(session, job, row), found)
     if not genuine:
         raise VerdictRefused("signature", found["signature"], "the one that this service made for this job")
     return search, job, row
+
+
+def _step_signed(session: Session, job: BundleJobRow, row: AttemptRow | Requested) -> str:
+    """Return the id that the ticket of `job` has: that of `row`, or of the step whose candidate it verifies."""
+    if job.screening is None:
+        return row.id
+    screening = session.get(BundleJobRow, job.screening)
+    return job.screening if screening is None else find_row(session, screening).id
 
 
 def _open_verification(
@@ -184,10 +189,11 @@ def _open_verification(
 ) -> Held | Merged:
     """Give the bundle the step that verifies the candidate which it screened; `job` names that step from then on.
 
-    `screening_digest`: that of the verdict on which its host based the verification. Late where the candidate is
-    another by now, is banned, or is being verified elsewhere. Raises VerdictRefused where the screening's own verdict
-    has not come, or is not the one that the host had: its sweep may have chosen other numbers for the candidate. So
-    it does where the baselines have not come: nothing is verified before they admit the op.
+    `screening_digest`: that of the verdict on which its host based the verification; None where the candidate was
+    screened before. Late where the candidate is another by now, is banned, or is being verified elsewhere. Raises
+    VerdictRefused where the screening's own verdict has not come, or is not the one that the host had: its sweep may
+    have chosen other numbers for the candidate. So it does where the baselines have not come: nothing is verified
+    before they admit the op.
     """
     search, node, screened = work.search, work.node, work.attempt
     if search.state in ENDED:
@@ -199,14 +205,17 @@ def _open_verification(
         raise VerdictRefused("nonce", job.id, f"one whose search {search.id} has its baselines merged before it")
     if (node.state, node.verdict, node.repairs) != ("judged", "accepted", screened.ordinal) or node.mark == "banned":
         return Merged("late", search.id, f"node #{node.seq} has no accepted candidate to verify")
-    origin = (
-        session.scalars(select(VerdictRow.document).where(VerdictRow.attempt_id == screened.id)).one().get("bundle")
-    )
-    if origin is None:
-        return Merged("late", search.id, "its screening was judged elsewhere")
-    if screening_digest != origin["digest"]:
-        whose = f"{origin['digest']!r}, that of the merged verdict on its screening {job.screening}"
-        raise VerdictRefused("screening_digest", screening_digest, whose)
+    if job.screening == screened.id:  # it was screened before the bundle was made
+        if screening_digest is not None:
+            raise VerdictRefused("screening_digest", screening_digest, "none: its bundle screens no such candidate")
+    else:
+        screening = session.scalars(select(VerdictRow.document).where(VerdictRow.attempt_id == screened.id)).one()
+        origin = screening.get("bundle")
+        if origin is None:
+            return Merged("late", search.id, "its screening was judged elsewhere")
+        if screening_digest != origin["digest"]:
+            whose = f"{origin['digest']!r}, that of the merged verdict on its screening {job.screening}"
+            raise VerdictRefused("screening_digest", screening_digest, whose)
     of_step = (AttemptRow.node_id == node.id, AttemptRow.kind == "verify", AttemptRow.ordinal == node.repairs)
     attempt = session.scalar(select(AttemptRow).where(*of_step))
     if attempt is None:
@@ -270,64 +279,3 @@ def _again(session: Session, job: BundleJobRow, row: AttemptRow | Requested, fou
 def _merged_at(job: BundleJobRow) -> str:
     """When the job's verdict was merged, for people."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.merged_at))
-
-
-def _check_whole(session: Session, search: SearchRow, job: BundleJobRow, verdict: Verdict) -> None:
-    """Check that a verification that accepts is one on every workload of its job, the hold-outs drawn for it too.
-
-    The judge leaves out a drawn hold-out on which the reference itself is not right, and notes it: as many may be
-    missing as the verdict notes, and none of the op's own. One that rejects ends at the first workload that fails.
-    """
-    if verdict["level"] != "verify" or verdict["verdict"] != "accepted" or job.workloads is None:
-        return
-    judged, asked = {item["id"] for item in verdict["workloads"]}, set(job.workloads)
-    op = parse_op(session.get_one(OpRow, search.op_id).spec)
-    drawn = asked - {item.id for item in op.workloads_for(Target.parse(search.target))}
-    missing = asked - judged
-    if judged <= asked and missing <= drawn and len(missing) <= verdict["reason"].count(HOLDOUT_LEFT_OUT):
-        return
-    expected = f"those of its job, {sorted(job.workloads)}, but for drawn hold-outs that its reason notes as left out"
-    raise VerdictRefused("verdict.workloads", sorted(judged), expected)
-
-
-def _check_sweep(source: str | None, verdict: Verdict) -> None:
-    """Check that a sweep chose one of the candidate's own configurations."""
-    sweep = verdict.get("sweep")
-    if sweep is None:
-        return
-    try:
-        specialise(source or "", sweep["chosen"])
-    except (SyntaxError, ValueError) as error:
-        expected = "a configuration of the candidate"
-        raise VerdictRefused("verdict.sweep.chosen", sweep["chosen"], expected) from error
-
-
-def _check_verdict(session: Session, search: SearchRow, level: str, language: str | None, verdict: Verdict) -> None:
-    """Check that the verdict is one at this level, on code in this language, of the search's op and target.
-
-    Another job's verdict is refused by its first field that does not fit.
-    """
-    op = parse_op(session.get_one(OpRow, search.op_id).spec)
-    for field, found, expected in (
-        ("level", verdict["level"], level),
-        ("op", verdict["op"], op.name),
-        ("target", verdict["target"], search.target),
-        ("language", verdict["language"], language),
-    ):
-        if found != expected:
-            raise VerdictRefused(f"verdict.{field}", found, f"{expected!r}")
-    bench = {item.id for item in op.workloads_for(Target.parse(search.target)) if item.role == "bench"}
-    judged = {item["id"] for item in verdict["workloads"] if item["role"] == "bench"}
-    if (verdict["score"] is not None and judged != bench) or judged - bench:
-        raise VerdictRefused("verdict.workloads", sorted(judged), f"the op's bench workloads {sorted(bench)}")
-    weights = {item.id: item.weight for item in op.workloads_for(Target.parse(search.target))}
-    for position, item in enumerate(verdict["workloads"]):
-        weight = weights.get(item["id"], 1.0)
-        if weight_of(item) != weight:
-            field = f"verdict.workloads[{position}].weight"
-            raise VerdictRefused(field, weight_of(item), f"{weight:g}, as the op has it")
-    failure = verdict["failure"]
-    if failure is not None and failure["kind"] == "duplicate":
-        twin = failure.get("found")
-        if type(twin) is not int or not 0 < twin < search.next_seq:
-            raise VerdictRefused("verdict.failure.found", twin, "the number of a node of the search")

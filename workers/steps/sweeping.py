@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, find_leaders
+from warpsmith.kernels_db.job.sweep_documents import MOST_LEADERS, SWEEP_S, find_leaders
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.tunables import has_configurations
 from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
@@ -21,11 +21,12 @@ SHARE = "sweep_s"
 JUDGED = ("judge", "verify")
 
 
-def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> None:
+def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow, *, verified: bool = False) -> None:
     """Reserve what `attempt`, which is about to run, may hold of the search's limit on sweep seconds.
 
     It is an equal share of what is left beside the reservations of steps that run: as many steps as wait have one
-    each. Nothing is reserved where the search has no such limit, or the step cannot sweep.
+    each. Nothing is reserved where the search has no such limit, or the step cannot sweep. verified: of a screening,
+    its verification goes with it, so the share is for the further configurations of its sweep as well.
     """
     left = sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
     if left is None or attempt.kind not in JUDGED:
@@ -45,10 +46,26 @@ def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> N
     if of_step is not None and _may_sweep(session, attempt, of_step):
         share = max(0.0, left) / waiting
         if attempt.kind == "judge":
-            share = min(share, SWEEP_S)
+            share = min(share, SWEEP_S * (1 + MOST_LEADERS) if verified else SWEEP_S)
     # A share that an earlier try of this step had is void.
     kept = {name: value for name, value in attempt.params.items() if name != SHARE}
     attempt.params = kept if share is None else {**kept, SHARE: share}
+
+
+def unreserved_seconds(session: Session, search: SearchRow) -> float | None:
+    """Return what is left of the search's limit on sweep seconds beside the reservations of steps that run.
+
+    None where nothing limits it.
+    """
+    left = sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
+    if left is None:
+        return None
+    session.flush()
+    running = (AttemptRow.search_id == search.id, AttemptRow.state == "running", AttemptRow.kind.in_(JUDGED))
+    held: list[float] = [
+        params.get(SHARE, 0.0) for params in session.scalars(select(AttemptRow.params).where(*running))
+    ]
+    return max(0.0, left - sum(held))
 
 
 def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:

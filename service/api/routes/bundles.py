@@ -13,7 +13,8 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
+from warpsmith.kernels_db.job.bundle import FORMAT, VERSION, Ticket
+from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
 from warpsmith.service.api.access import make_unknown_bundle
@@ -106,7 +107,8 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
     """Take the steps of a search that wait for a judge, its profiles and its tries, as signed jobs.
 
     Of a search that has ended, profiles alone. At most 256 jobs and about 32 MiB. With each screening goes the full
-    verification of its candidate, which the host does of its best. No worker takes any of it from then on: verdicts
+    verification of its candidate, and with them those of candidates that were screened before: the host does that of
+    the best. No worker takes any of it from then on: verdicts
     come by merging, or the bundle is dropped. Once the baselines have left, the first ideas are asked for. 409 where
     nothing waits."""
     key = _load_key(service)
@@ -274,21 +276,25 @@ def _make_document(key: bytes, taken: steps.Taken) -> BundleDocument:
         created_at=taken.created_at,
         count=len(taken.jobs),
         left=taken.left,
-        jobs=[
-            json.dumps({**ticket, "signature": sign(key, ticket), "job": job}, allow_nan=False)
-            for ticket, job in taken.jobs
-        ],
+        jobs=[_write_line(key, taken, ticket, job) for ticket, job in taken.jobs],
         verifications=[
-            json.dumps(
-                {
-                    **one.ticket,
-                    "signature": sign(key, one.ticket),
-                    "job": one.job,
-                    "screening": one.screening,
-                    "champion": taken.champion,
-                },
-                allow_nan=False,
+            _write_line(
+                key,
+                taken,
+                one.ticket,
+                one.job,
+                screening=one.screening,
+                champion=taken.champion,
+                together=taken.together,
+                **({} if one.screened is None else {"screened": one.screened}),
             )
             for one in taken.verifications
         ],
     )
+
+
+def _write_line(key: bytes, taken: steps.Taken, ticket: Ticket, job: Job, **more: Any) -> str:
+    """Write a line of jobs.jsonl or verifications.jsonl, signed."""
+    further = taken.further.get(ticket["nonce"])
+    more |= {} if further is None else {"further": further}
+    return json.dumps({**ticket, "signature": sign(key, ticket), "job": job, **more}, allow_nan=False)

@@ -92,12 +92,7 @@ def verification_line(bundle: BundleDocument, number: int = 0, **changes: Any) -
     (large, test) = line["verdict"]["workloads"]
     ids = [workload["id"] for workload in job["job"]["workloads"]]
     line["verdict"]["workloads"] = [large, *({**test, "id": each} for each in ids if each != "large")]
-    return as_returned({**line, "screening_digest": digest(by["verdict"])})
-
-
-def as_returned(line: dict[str, Any]) -> dict[str, Any]:
-    """The line without what only the way there has."""
-    return {name: line[name] for name in line if name not in ("screening", "champion")}
+    return {**line, "screening_digest": digest(by["verdict"])}
 
 
 def screened(bundle: BundleDocument, number: int, score: float) -> dict[str, Any]:
@@ -345,7 +340,14 @@ def test_one_of_what_another_run_s_sweep_chose_is_refused(client: TestClient, db
     first, second = (
         {
             **line,
-            "verdict": {**line["verdict"], "sweep": {"chosen": {"BLOCK": size}, "configurations": [], "seconds": 1}},
+            "verdict": {
+                **line["verdict"],
+                "sweep": {
+                    "chosen": {"BLOCK": size},
+                    "configurations": [{"values": {"BLOCK": size}, "time_us": {"large": 50.0}, "rounds": 1}],
+                    "seconds": 1,
+                },
+            },
         }
         for line, size in ((screened(bundle, 0, 2.0), 128), (screened(bundle, 0, 2.0), 64))
     )
@@ -363,7 +365,7 @@ def test_one_of_what_another_run_s_sweep_chose_is_refused(client: TestClient, db
 @on_both_databases("db")
 def test_one_that_was_not_judged_changes_nothing_and_goes_with_its_bundle(client: TestClient, db: Database) -> None:
     search_id, bundle = screening(client, db)
-    line = as_returned(unjudged_line(bundle.model_copy(update={"jobs": bundle.verifications})))
+    line = unjudged_line(bundle.model_copy(update={"jobs": bundle.verifications}))
     told = merged(client, line)["lines"][0]
     assert (told["outcome"], told["detail"]) == ("late", "not verified beside its screening: its driver fell")
     assert client.get(f"/v1/bundles/{bundle.id}/unjudged").json() == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event, select
 
 from tests.integration.api.test_bundle_trips import write
 from tests.integration.api.test_bundles import (
@@ -20,16 +21,18 @@ from tests.integration.api.test_bundles import (
     unjudged_line,
     verdict_line,
 )
-from tests.integration.steps.test_survivor_profiles import KERNEL, profiled
+from tests.integration.steps.test_survivor_profiles import KERNEL, ROW, profiled
 from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import problem
 from tests.support.tried import FAST, RIGHT
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, claim_profile, latest_metrics
-from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow, TryRow
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, SearchRow, TryRow
 from warpsmith.service.documents.bundles import BundleDocument
+from warpsmith.service.views.waiting import list_waiting
 from warpsmith.workers import steps
+from warpsmith.workers.judge.gates import traces
 from warpsmith.workers.steps.trying import WAITS_S, claim_try, reconcile_tries
 
 
@@ -112,6 +115,24 @@ def test_a_profile_of_other_code_than_the_node_has_by_now_is_not_kept(client: Te
         ({"verdict": "accepted"}, "verdict.verdict"),
         ({"language": "triton"}, "verdict.language"),
         ({"profile": {"workload": "another"}}, "verdict.profile.workload"),
+        ({"profile": {"more": 1}}, "verdict.profile.more"),
+        ({"profile": {"rows": [{**ROW, "more": 1}]}}, "verdict.profile.rows[0].more"),
+        ({"profile": {"rows": [{**ROW, "launch": {"more": 1}}]}}, "verdict.profile.rows[0].launch.more"),
+        ({"profile": {"nsight": {"kernels": [], "more": 1}}}, "verdict.profile.nsight.more"),
+        ({"profile": {"nsight": {"kernels": [{**KERNEL, "more": 1}]}}}, "verdict.profile.nsight.kernels[0].more"),
+        (
+            {"profile": {"nsight": {"kernels": [], "sandbox": {"level": "isolated", "layers": [], "more": 1}}}},
+            "verdict.profile.nsight.sandbox.more",
+        ),
+        ({"profile": {"trace": {"more": 1}}}, "verdict.profile.trace.more"),
+        (
+            {"profile": {"trace": {"traceEvents": [{"ph": "X", "more": 1}]}}},
+            "verdict.profile.trace.traceEvents[0].more",
+        ),
+        (
+            {"profile": {"trace": {"traceEvents": [{"args": {"more": 1}}]}}},
+            "verdict.profile.trace.traceEvents[0].args.more",
+        ),
         (
             {"profile": {"rows": [{"name": "x" * 301, "kind": "kernel", "count": 1, "total_us": 1, "mean_us": 1}]}},
             "verdict.profile.rows[0].name",
@@ -272,7 +293,7 @@ def test_what_a_try_s_verdict_lacks_is_missed_by_nobody(client: TestClient, db: 
     [
         ({"level": "profile"}, "verdict.level"),
         ({"language": "triton"}, "verdict.language"),
-        ({"sweep": {"chosen": {"BLOCK": 1}, "configurations": [], "seconds": 0.0}}, "verdict.sweep.chosen"),
+        ({"sweep": {"chosen": {"BLOCK": 1}, "configurations": [], "seconds": 0.0}}, "verdict.sweep"),
         ({"workloads": []}, "verdict.workloads"),
     ],
 )
@@ -338,3 +359,38 @@ def test_a_search_that_ended_meanwhile_keeps_the_verdict_of_a_try(client: TestCl
     assert (told["state"], told["reason"]) == ("failed", "the search ended first")
     assert events(db, search_id, "node.tried") == [], "nothing comes after the event that ends a search"
     assert client.delete(f"/v1/searches/{search_id}").status_code == 200
+
+
+def test_a_profile_as_the_judge_writes_it_is_taken(client: TestClient, db: Database) -> None:
+    search_id, node_id = waiting(client, db)
+    line = result_line(bundled(client, search_id), profiled())
+    facts = {"grid": [1, 1, 1], "block": [32, 1, 1], "registers": 16, "shared_bytes": 0, "occupancy": 50.0}
+    kernel = {"name": "k", "cat": "kernel", "ph": "X", "ts": 0.5, "dur": 2, "pid": 0, "tid": "7"}
+    told = traces.read({"traceEvents": [{**kernel, "args": {"stream": 7, "registers per thread": 16}}]})
+    (row,) = traces.table(told)
+    assert row["launch"] == {"registers": 16}
+    line["verdict"]["profile"] |= {"rows": [{**row, "launch": facts}], "trace": traces.chrome(told)}
+    assert merged(client, line)["merged"] == 1
+    assert client.get(f"/v1/nodes/{node_id}/profile").json()["state"] == "done"
+
+
+def test_what_waits_for_a_judge_asks_the_workers_once(db: Database, client: TestClient) -> None:
+    search_id, _ = waiting(client, db)
+    asked: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        asked.append(statement)
+
+    with db.writing() as session:  # its screening as its profile
+        of_search = (AttemptRow.search_id == search_id, AttemptRow.kind == "judge")
+        attempt = session.scalars(select(AttemptRow).where(*of_search).order_by(AttemptRow.id)).all()[-1]
+        attempt.state, attempt.owner, attempt.lease_expires_at = "pending", None, None
+    with db.reading() as session:
+        event.listen(session.get_bind(), "before_cursor_execute", note)
+        found = list_waiting(session, session.get_one(SearchRow, search_id), time.time(), 60.0)
+    details = [item.detail for item in found]
+    assert [item for item in details if item.startswith("no live judge worker")] == [
+        "no live judge worker for cpu:x86_64: 1 step queued",
+        "no live judge worker for cpu:x86_64: 1 profile asked for",
+    ]
+    assert len([one for one in asked if "FROM workers" in one]) == 1

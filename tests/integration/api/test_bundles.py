@@ -21,7 +21,7 @@ from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
 from tests.support.steps_support import small_policy
 from tests.support.waiting import wait_until
-from warpsmith.kernels_db.job.bundle import digest
+from warpsmith.kernels_db.job.bundle import digest, ticket_of
 from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.db import Database
@@ -84,14 +84,14 @@ def verdict_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> dic
         "sandbox": {"level": "isolated", "layers": []},
         **changes,
     }
-    return {name: job[name] for name in job if name != "job"} | {"verdict": document, "host": {"name": "node7"}}
+    return {**ticket_of(job), "signature": job["signature"], "verdict": document, "host": {"name": "node7"}}
 
 
 def unjudged_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> dict[str, Any]:
     """A line of unjudged.jsonl on a job of the bundle."""
     job = json.loads(bundle.jobs[number])
     said = {"kind": "died", "reason": "its driver fell", **changes}
-    return {name: job[name] for name in job if name != "job"} | {"unjudged": said, "host": {"name": "node7"}}
+    return {**ticket_of(job), "signature": job["signature"], "unjudged": said, "host": {"name": "node7"}}
 
 
 def merged(client: TestClient, *lines: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from warpsmith.workers import steps
 from warpsmith.workers.exports import verify_export
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import specialise
-from warpsmith.workers.queue.configurations import verify_configurations
+from warpsmith.workers.judge.protocol.configurations import verify_configurations
 from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
@@ -210,9 +210,18 @@ def kept(here: WorkerProcess) -> ExportedKernel:
     verifying = driver.until("verify")
     assert verifying.configurations == ({"SLOW": 1 - chosen},), screened["sweep"]
     began = time.monotonic()
-    verdict = here.judge_job(job_of(verifying, limits))
+    job = job_of(verifying, limits)
+    verdict = here.judge_job(job)
     before_s = verdict["seconds"]["exclusive"]
-    verify_configurations(here, verifying, verdict, limits, lambda: None, began)
+    verify_configurations(
+        job,
+        verdict,
+        verifying.configurations,
+        device_s=verifying.sweep_s,
+        judge=lambda further, left_s: here.judge_job(further, None, left_s),
+        timeout_s=here.settings.judge_job_timeout_s,
+        began=began,
+    )
     assert verdict["configurations"][0]["verdict"]["verdict"] == "accepted"
     assert verdict["seconds"]["exclusive"] == pytest.approx(before_s + verdict["sweep_seconds"])
     assert steps.complete_judge(db, verifying.attempt_id, "me", verdict, driver.now)

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from tests.support.steps_support import Driver, create
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow
-from warpsmith.workers.steps.bundling import unjudged
+from warpsmith.workers.steps.returning import unjudged
 from warpsmith.workers.steps.rows import in_bundle, owner_of
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import time
-from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from tests.services import on_both_databases
 from tests.support.steps_support import SETTINGS, Driver, call, create, small_policy, verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, Sweep, describe_sweep
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
@@ -21,12 +21,10 @@ from warpsmith.workers import steps
 from warpsmith.workers.gate import tunables
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import Tunables, read_tunables, specialise
+from warpsmith.workers.judge.protocol.configurations import verify_configurations
 from warpsmith.workers.llm.prompt.requests import build
-from warpsmith.workers.queue.configurations import verify_configurations
 from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.model_step import request_context
-from warpsmith.workers.queue.process import WorkerProcess
-from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.winners import keep_winner
 
 SOURCE = """
@@ -238,43 +236,39 @@ def test_a_verification_has_the_leaders_of_its_sweep_and_the_kernel_is_what_was_
         check_exportable({"path.kernel_id": kernel.id}, [collect_kernel(session, kernel)])
 
 
-def test_without_device_seconds_or_acceptance_no_configuration_is_verified(db: Database, tmp_path: Path) -> None:
-    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1))
-    screened(driver, LED)
-    work = replace(driver.until("verify"), sweep_s=0.0)
-    here = WorkerProcess(Settings(home=tmp_path))
-    try:
-        rejected = verdict("verify", "rejected")
-        verify_configurations(here, work, rejected, limits_with(None), lambda: None, time.monotonic())
-        assert "configurations" not in rejected
-        accepted = verdict("verify", score=1.5)
-        verify_configurations(here, work, accepted, limits_with(None), lambda: None, time.monotonic())
-        late = verdict("verify", score=1.5)
-        verify_configurations(here, replace(work, sweep_s=None), late, limits_with(None), lambda: None, -1e9)
-    finally:
-        here.close()
-    (unjudged,) = accepted["configurations"]
-    assert "verdict" not in unjudged
-    assert unjudged["reason"] == "not verified: no device seconds are left for sweeps"
-    assert unjudged["source"] == specialise(SOURCE, unjudged["values"])
-    assert late["configurations"][0]["reason"] == "not verified: the step has no time left for it"
+def verify_further(work: steps.Work, found: Verdict, judged: Verdict | None = None, **changes: Any) -> Verdict:
+    """Put the further configurations of `work` on its verdict; `judged`: what the judge says of each, None: nothing."""
+
+    def judge(_job: Job, _left_s: float) -> Verdict:
+        assert judged is not None, "a further configuration was begun"
+        return judged
+
+    options: dict[str, Any] = {"device_s": work.sweep_s, "timeout_s": 600.0, "began": time.monotonic(), **changes}
+    verify_configurations(job_of(work, limits_with(None)), found, work.configurations, judge=judge, **options)
+    return found
 
 
-def test_what_configurations_took_is_in_the_gates_too(
-    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_device_seconds_or_acceptance_no_configuration_is_verified(db: Database) -> None:
     driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1))
     screened(driver, LED)
     work = driver.until("verify")
-    here = WorkerProcess(Settings(home=tmp_path))
-    took = {"verify": 3.0, "time": 2.0, "exclusive": 4.0}
-    monkeypatch.setattr(here, "judge_job", lambda *_: {**verdict("verify", score=1.5), "seconds": dict(took)})
-    found = verdict("verify", score=1.5)
+    assert "configurations" not in verify_further(work, verdict("verify", "rejected"))
+    (unjudged,) = verify_further(work, verdict("verify", score=1.5), device_s=0.0)["configurations"]
+    assert "verdict" not in unjudged
+    assert unjudged["reason"] == "not verified: no device seconds are left for sweeps"
+    assert unjudged["source"] == specialise(SOURCE, unjudged["values"])
+    (late,) = verify_further(work, verdict("verify", score=1.5), began=-1e9)["configurations"]
+    assert late["reason"] == "not verified: the step has no time left for it"
+
+
+def test_what_configurations_took_is_in_the_gates_too(db: Database) -> None:
+    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1))
+    screened(driver, LED)
+    work = driver.until("verify")
+    judged, found = verdict("verify", score=1.5), verdict("verify", score=1.5)
+    judged["seconds"] = {"verify": 3.0, "time": 2.0, "exclusive": 4.0}
     found["seconds"] = {"gate": 0.5, "verify": 1.0, "exclusive": 1.0}
-    try:
-        verify_configurations(here, work, found, limits_with(None), lambda: None, time.monotonic())
-    finally:
-        here.close()
+    verify_further(work, found, judged)
     assert found["seconds"] == {"gate": 0.5, "verify": 4.0, "time": 2.0, "exclusive": 5.0}
     assert found["sweep_seconds"] == 4.0
     gates = sum(seconds for gate, seconds in found["seconds"].items() if gate != "exclusive")

@@ -9,18 +9,24 @@ from typing import Any
 import pytest
 
 from tests.support import steps_support
-from warpsmith.kernels_db.job.bundle import Champion, SignedVerification, digest
+from warpsmith.kernels_db.job.bundle import Scored, SignedVerification, digest
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.answers import BadDirectory, append_verdict
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 from warpsmith.workers.judge.protocol.directory import read_verifications
-from warpsmith.workers.judge.protocol.verifications import choose_verification, job_to_verify, read_verification
+from warpsmith.workers.judge.protocol.verifications import (
+    choose_verification,
+    job_to_verify,
+    limit_further,
+    list_further,
+    read_verification,
+)
 
 SOURCE = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
 
 
-def verification(number: int, champion: Champion | None = None) -> SignedVerification:
+def verification(number: int, champion: Scored | None = None) -> SignedVerification:
     job = build_job(
         steps_support.OP, steps_support.TARGET, level="verify", candidate={"language": "cpp", "source": SOURCE}
     )
@@ -42,7 +48,7 @@ def found(score: float | None, word: str = "accepted", level: str = "screen", **
     return {**steps_support.verdict(level, word, score=score), "score_ci95": interval, **changes}  # type: ignore[typeddict-item]
 
 
-def chosen(verdicts: dict[str, Verdict], champion: Champion | None = None, count: int = 3) -> str | None:
+def chosen(verdicts: dict[str, Verdict], champion: Scored | None = None, count: int = 3) -> str | None:
     one = choose_verification([verification(number, champion) for number in range(count)], verdicts)
     return None if one is None else one["nonce"]
 
@@ -73,6 +79,66 @@ def test_it_must_be_faster_than_the_champion_and_no_tie(
     score: float, interval: list[float] | None, worth: bool
 ) -> None:
     assert (chosen({"s0": found(2.0)}, {"score": score, "ci95": interval}) == "v0") is worth
+
+
+def before(number: int, score: float, **changes: Any) -> SignedVerification:
+    """The verification of a candidate that was screened before the bundle was made."""
+    one = verification(number)
+    one["screened"] = {"score": score, "ci95": [score * 0.99, score * 1.01]}
+    return {**one, "screening": f"at{number}", **changes}  # type: ignore[typeddict-item]
+
+
+def test_one_that_was_screened_before_counts_as_those_that_the_bundle_screens() -> None:
+    lines = [verification(0), before(1, 1.8)]
+
+    def choose(**verdicts: Verdict) -> str | None:
+        one = choose_verification(lines, verdicts)
+        return None if one is None else one["nonce"]
+
+    assert choose(s0=found(1.5)) == "v1"
+    assert choose(s0=found(2.0)) == "v0"
+    assert choose(s0=found(None, "rejected")) == "v1"
+    assert choose(s0=found(2.0), v0=found(2.0, level="verify")) is None
+    assert choose(s0=found(2.0), v0=found(None, "rejected", "verify")) == "v1"
+
+
+def test_those_that_tie_with_the_best_are_verified_with_it_as_far_as_the_policy_goes() -> None:
+    verdicts = {"s0": found(2.0), "s1": found(2.01), "v1": found(2.01, level="verify")}
+
+    def choose(together: int, *more: SignedVerification, **further: Verdict) -> str | None:
+        lines = [{**one, "together": together} for one in (verification(0), verification(1), *more)]
+        one = choose_verification(lines, {**verdicts, **further})  # type: ignore[arg-type]
+        return None if one is None else one["nonce"]
+
+    assert choose(1) is None
+    assert choose(2) == "v0"
+    assert choose(2, s0=found(1.5)) is None, "no tie"
+    third = before(2, 1.995)
+    assert choose(2, third, v0=found(2.0, level="verify")) is None
+    assert choose(3, third, v0=found(2.0, level="verify")) == "v2"
+    assert choose(2, third, v0=found(None, "rejected", "verify")) == "v2", "one that fell makes room"
+
+
+def test_further_configurations_are_those_that_led_in_its_sweep_or_were_named() -> None:
+    sweep = {
+        "chosen": {"N": 1},
+        "configurations": [
+            {"values": {"N": 1}, "time_us": {"large": 10.0}, "rounds": 1},
+            {"values": {"N": 2}, "time_us": {"large": 5.0}, "rounds": 1},
+        ],
+        "seconds": 1.0,
+    }
+    swept = found(2.0, sweep=sweep, sweep_seconds=3.0, seconds={"exclusive": 4.0})
+    one = verification(0)
+    assert list_further(one, swept) == (), "an earlier service asks for none"
+    one["further"] = {"configurations": None, "sweep_s": 5.0, "device_s": None}
+    assert list_further(one, swept) == ({"N": 2},)
+    assert list_further(one, None) == ()
+    assert limit_further(one["further"], swept, {}) == 2.0
+    assert limit_further({**one["further"], "device_s": 4.5}, swept, {"s0": swept}) == 0.5
+    assert limit_further({**one["further"], "sweep_s": None}, swept, {"s0": swept}) is None
+    one["further"]["configurations"] = [{"N": 2}]
+    assert list_further(one, None) == [{"N": 2}]
 
 
 def test_a_candidate_is_verified_with_the_numbers_that_its_sweep_chose() -> None:
@@ -137,6 +203,12 @@ def test_a_bundle_without_verifications_has_none(tmp_path: Path) -> None:
         ({"job_digest": "0"}, "line 1, job_digest: found '0'"),
         ({"bundle_id": "other"}, "line 1, bundle_id: found 'other', expected 'bn'"),
         ({"nonce": "s0", "job": {**line()["job"], "id": "s0"}}, "line 1, job_digest"),
+        (
+            {"further": {"configurations": [{"N": 3}], "sweep_s": None, "device_s": None}},
+            "line 1, further.configurations[0]: found {'N': 3}, expected a configuration of the candidate",
+        ),
+        ({"further": {"configurations": None, "sweep_s": None}}, "line 1, further.device_s: found None"),
+        ({"screened": {"score": "2", "ci95": None}}, "line 1, screened.score: found '2', expected a number"),
     ],
 )
 def test_a_line_that_is_none_of_the_bundle_is_told(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -75,7 +75,7 @@ def ticket(**changes: str) -> Ticket:
 
 
 JOB = the_job()
-SIGNED: SignedJob = {**ticket(), "signature": sign(KEY, ticket()), "job": JOB}
+SIGNED = cast("SignedJob", {**ticket(), "signature": sign(KEY, ticket()), "job": JOB})
 HEADER: dict[str, Any] = {
     "format": "warpsmith-bundle",
     "version": 1,

@@ -2,7 +2,8 @@
 
 It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`job.bundle`), has a judge of its own
 (`protocol.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is
-there. Of the best that was screened it then judges the verification that came along (`protocol.verifications`).
+there. Of the best that was screened it then judges the verification that came along (`protocol.verifications`), and
+with a verification the further configurations of its candidate's sweep (`protocol.configurations`).
 Several bundles share one judge: it starts once, and compiles for one while it times another. It may be killed at any
 moment and started again: a line that was not finished is cut off, and its job judged anew. A job that could not be
 judged gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
@@ -13,11 +14,6 @@ write anything into a verdict.
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -41,8 +37,9 @@ from warpsmith.kernels_db.job.bundle import (
     digest,
 )
 from warpsmith.kernels_db.job.carried_builds import CarriedBuild
-from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.job.strict_json import read_strictly
+from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.judge.protocol.answers import (
     BadDirectory,
     append_unjudged,
@@ -52,11 +49,15 @@ from warpsmith.workers.judge.protocol.answers import (
     say,
 )
 from warpsmith.workers.judge.protocol.builds import add_build, read_builds
-from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError, judge_environment
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
+from warpsmith.workers.judge.protocol.configurations import verify_configurations
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
+from warpsmith.workers.judge.protocol.host import check_host
 from warpsmith.workers.judge.protocol.verifications import (
     choose_verification,
     job_to_verify,
+    limit_further,
+    list_further,
     read_verification,
     split_lines,
 )
@@ -67,13 +68,6 @@ AT_ONCE_ON_A_GPU = 8
 """Jobs that are with the judge at once: it compiles some while it times one.
 
 On a CPU compilers would disturb it.
-"""
-
-_PROBE_TIMEOUT_S = 180.0
-_PROBE = """
-import json, numpy, torch
-gpu = torch.cuda.get_device_capability(0) if torch.cuda.is_available() else None
-print(json.dumps({"torch": torch.__version__, "gpu": gpu and "cuda:sm_%d%d" % gpu}))
 """
 
 
@@ -97,19 +91,20 @@ class _Bundle:
     judged: dict[str, Verdict]
     verdicts: BinaryIO
 
-    def next_verification(self) -> SignedVerification | None:
-        """Return the verification that the verdicts so far make worth it."""
+    def next_verification(self) -> tuple[SignedVerification, Verdict | None] | None:
+        """Return the verification that the verdicts so far make worth it, with the one on its screening here."""
         chosen = choose_verification(self.verifications, self.judged)
         if chosen is None:
             return None
-        return {**chosen, "job": job_to_verify(chosen, self.judged[chosen["screening"]])}
+        screened = self.judged.get(chosen["screening"])
+        return (chosen if screened is None else {**chosen, "job": job_to_verify(chosen, screened)}), screened
 
 
 @dataclass(frozen=True)
 class _Asked:
     """One job, its bundle, and the file for the reason where it cannot be judged.
 
-    screened: of a verification that came along, the verdict on its screening.
+    screened: of a verification that came along, the verdict on its screening in the same bundle.
     """
 
     bundle: _Bundle
@@ -226,7 +221,7 @@ def read_verifications(directory: Path, header: BundleHeader, jobs: Sequence[Sig
             _check_job(one, header)
             if one["nonce"] in seen:
                 raise BrokenDocument("nonce", one["nonce"], "one that no other line has")
-            if one["screening"] not in screenings:
+            if "screened" not in one and one["screening"] not in screenings:
                 raise BrokenDocument("screening", short(one["screening"]), f"the nonce of a screening of {JOBS}")
         except (BrokenDocument, ValueError) as error:
             wrong.append(f"{VERIFICATIONS}: line {number}, {error}")
@@ -284,45 +279,13 @@ def _check_job(job: SignedJob, header: BundleHeader) -> None:
         if value != expected:
             whose = ", the digest of the job on this line" if field == "job_digest" else ""
             raise BrokenDocument(field, short(value), f"{expected!r}{whose}")
-
-
-def check_host(target: str, cache: Path) -> None:
-    """Raise BadDirectory where this host cannot judge for `target`.
-
-    Without this a judge would do what it can on another device and answer `ambiguous`, job by job.
-    """
-    device, _, architecture = target.partition(":")
-    if device == "cpu" and architecture != platform.machine():
-        raise BadDirectory(
-            f"target: found {target} in the bundle, expected cpu:{platform.machine()}, which this host is"
-        )
-    with tempfile.TemporaryDirectory(prefix="warpsmith-probe-") as home:
-        command = [sys.executable, "-P", "-c", _PROBE]
-        environment = judge_environment(cache, Path(home))
+    candidate, further = job["job"]["candidate"], job.get("further")
+    for position, values in enumerate((further and further["configurations"]) or ()):
         try:
-            said = subprocess.run(
-                command,
-                env=environment,
-                cwd=home,
-                capture_output=True,
-                text=True,
-                timeout=_PROBE_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BadDirectory(
-                f"torch: found it not imported within {_PROBE_TIMEOUT_S:g} s, expected it to work here"
-            ) from None
-    if said.returncode != 0:
-        last = (said.stderr.strip().splitlines() or [f"exit status {said.returncode}"])[-1]
-        raise BadDirectory(
-            f"torch: found {last!r}, expected torch and numpy in the environment of {sys.executable} "
-            "(the judge starts clean: neither PYTHONPATH nor your home directory counts)"
-        )
-    found = json.loads(said.stdout)
-    if device == "cuda" and found["gpu"] != target:
-        here = f"{found['gpu']}, the first GPU here" if found["gpu"] else f"no GPU that torch {found['torch']} can use"
-        raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
+            specialise("" if candidate is None else candidate["source"], values)
+        except (SyntaxError, ValueError):
+            path = f"further.configurations[{position}]"
+            raise BrokenDocument(path, short(values), "a configuration of the candidate") from None
 
 
 def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_s: float) -> int:
@@ -343,8 +306,25 @@ def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_
         def judge(one: _Asked) -> tuple[Verdict, float]:
             stop_when_ending()
             began = time.monotonic()
-            job = add_build(one.job["job"], one.bundle.builds.get(one.job["nonce"]))
-            return client.judge(job, timeout_s, on_wait=stop_when_ending), time.monotonic() - began
+            build = one.bundle.builds.get(one.job["nonce"])
+            job = add_build(one.job["job"], build)
+
+            def ask(asked: Job, left_s: float) -> Verdict:
+                return client.judge(asked, left_s, on_wait=stop_when_ending)
+
+            verdict = ask(job, timeout_s)
+            further = one.job.get("further")
+            if further is not None and build is None:  # a build is of one configuration alone
+                verify_configurations(
+                    job,
+                    verdict,
+                    list_further(one.job, one.screened),
+                    device_s=limit_further(further, one.screened, one.bundle.judged),
+                    judge=ask,
+                    timeout_s=timeout_s,
+                    began=began,
+                )
+            return verdict, time.monotonic() - began
 
         def judge_these(asked: Sequence[_Asked]) -> list[_Bundle]:
             """Judge the jobs; returns the bundle of each that got no verdict."""
@@ -369,9 +349,9 @@ def _judge_all(opened: Sequence[tuple[_Bundle, BinaryIO]], cache: Path, timeout_
             left = len(judge_these([_Asked(bundle, job, file) for bundle, file in opened for job in bundle.waiting]))
             going = list(opened)
             while asked := [
-                _Asked(bundle, job, file, screened=bundle.judged[job["screening"]])
+                _Asked(bundle, found[0], file, screened=found[1])
                 for bundle, file in going
-                if (job := bundle.next_verification()) is not None
+                if (found := bundle.next_verification()) is not None
             ]:  # each turn verifies another candidate, or leaves its bundle out
                 failed = judge_these(asked)
                 left += len(failed)
