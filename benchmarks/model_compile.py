@@ -6,6 +6,10 @@ then in a second process that has the caches of the first. Seconds to the first 
 results of the first call are there; to the third call, which replays the CUDA graph that the second records. The first
 process goes on until it is told whether kernels gain, as whoever serves a model would. A variant that fails is told,
 with the reason, and the others go on.
+
+A second table has the seconds of the first call in parts that follow one another (`PARTS`), the process's own seconds
+on its CPUs beside them, and the hits of AOTAutograd's cache and of Inductor's. What torch.compile imports while it
+wraps the model, `warpsmith.optimize` imports in the backend, so these two parts are to be read together.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +38,13 @@ CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "
 """Variables that name caches, by their directory in that of a variant."""
 LIMIT_S = 600.0
 """Of one process."""
-TOLD_S = 0.5
-"""Seconds of a phase that is told, at least."""
+TOLD_S = {"empty": 0.5, "warm": 0.05}
+"""Seconds of a phase that is told, at least, by what the caches have."""
+PARTS = ("wrapping", "tracing", "backend", "guards", "running")
+"""Parts of a first call, one after the other: until the model is wrapped, Dynamo's tracing, what compiles or loads a
+graph, the rest of Dynamo (guards above all), and what is left: the call itself, in which kernels are loaded."""
+HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "Inductor": ("inductor", "fxgraph_cache_hit")}
+"""PyTorch's counters of graphs that its caches had."""
 BURSTS = 5
 """Of which the fastest tells what a call takes: a sanity check, and no measurement."""
 
@@ -44,8 +53,9 @@ BURSTS = 5
 class Start:
     """How a process compiled a variant.
 
-    caches: "empty" or "warm"; first_s, third_s: seconds to the results of that call; ms: of a later call; phases:
-    seconds by what PyTorch and Warpsmith call a phase of compiling, one within another.
+    caches: "empty" or "warm"; first_s, third_s: seconds to the results of that call; ms: of a later call; cpu_s: of the
+    process on its CPUs until the first; parts: seconds of the first call by PARTS; hits: by HITS; phases: seconds by
+    what PyTorch and Warpsmith call a phase of compiling, one within another.
     """
 
     case: str
@@ -56,6 +66,9 @@ class Start:
     ms: float
     phases: dict[str, float]
     report: list[str]
+    cpu_s: float
+    parts: dict[str, float]
+    hits: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -136,7 +149,7 @@ def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] |
                 print(error, file=sys.stderr, flush=True)
                 keep(Failed(case.name, variant, raised(str(error))))
                 status = 1
-        print(f"\n{case.name}\n{columns(table(found, variants[0]))}", flush=True)
+        print(f"\n{case.name}\n{columns(table(found, variants[0]))}\n\n{columns(parts_table(found))}", flush=True)
         for each in found:
             print("\n".join([told(each), *(f"  {line}" for line in each.report)]), flush=True)
         for row in had:
@@ -159,34 +172,56 @@ def table(starts: Sequence[Start], beside: str) -> list[list[str]]:
     return cells
 
 
+def parts_table(starts: Sequence[Start]) -> list[list[str]]:
+    """Lay out the parts of each first call, and how many graphs PyTorch's caches had."""
+    cells = [["variant", "caches", *PARTS, "on CPUs", *(f"{name} hits" for name in HITS)]]
+    for start in starts:
+        seconds = [*(start.parts[part] for part in PARTS), start.cpu_s]
+        hits = [str(start.hits[name]) for name in HITS]
+        cells.append([start.variant, start.caches, *(f"{each:.2f} s" for each in seconds), *hits])
+    return cells
+
+
+def parts_of(first_s: float, wrapped_s: float, phases: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of a first call by PARTS. wrapped_s: until the model was wrapped."""
+    whole = phases.get("_compile.compile_inner", 0.0)
+    tracing, backend = phases.get("bytecode_tracing", 0.0), phases.get("OutputGraph.call_user_compiler", 0.0)
+    seconds = (wrapped_s, tracing, backend, whole - tracing - backend, first_s - wrapped_s - whole)
+    return dict(zip(PARTS, seconds, strict=True))
+
+
 def told(start: Start) -> str:
     """Say where a start's seconds went; phases lie within one another."""
     longest = sorted(start.phases.items(), key=lambda each: -each[1])
-    parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in longest if seconds >= TOLD_S)
+    digits = 1 if start.caches == "empty" else 2
+    parts = ", ".join(f"{name} {seconds:.{digits}f}" for name, seconds in longest if seconds >= TOLD_S[start.caches])
     return f"{start.variant}, caches {start.caches}: first call {start.first_s:.1f} s; {parts or 'no phase is long'}"
 
 
 def start(case: Case, variant: str, kernels: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
     """Compile a variant in this process and return what a Start has beside its names."""
-    from torch._dynamo.utils import compilation_time_metrics  # noqa: PLC0415 - private: here alone
+    from torch._dynamo.utils import compilation_time_metrics, counters  # noqa: PLC0415 - private: here alone
 
     session = Session(case, device)
     cache = session.fresh(session.model)
     wait(device)
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     call = models.variant(session.model, variant, kernels)
+    wrapped_s = time.perf_counter() - begun
     session.call(call, cache)
     wait(device)
-    first_s = time.perf_counter() - begun
+    first_s, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
+    phases = {name: sum(seconds) for name, seconds in compilation_time_metrics.items()}
+    hits = {name: counters[group][counter] for name, (group, counter) in HITS.items()}
     for _ in range(2):
         session.call(call, cache)
     wait(device)
     third_s = time.perf_counter() - begun
-    phases = {name: sum(seconds) for name, seconds in compilation_time_metrics.items()}
     session.settle(call, cache)
     ms = min(session.burst_ms(call, cache) for _ in range(BURSTS))
     report = call.report().splitlines() if isinstance(call, Optimized) else []
-    return {"first_s": first_s, "third_s": third_s, "ms": ms, "phases": phases, "report": report}
+    figures = {"first_s": first_s, "third_s": third_s, "ms": ms, "phases": phases, "report": report}
+    return figures | {"cpu_s": cpu_s, "parts": parts_of(first_s, wrapped_s, phases), "hits": hits}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,14 +11,16 @@ import torch
 
 from benchmarks import model_compile, model_where, models
 from benchmarks.model_cases import CASES
-from benchmarks.model_compile import ChildFailed, Start
+from benchmarks.model_compile import HITS, PARTS, ChildFailed, Start
 from benchmarks.model_where import CALLS, Span
 
 SAMPLE = next(case for case in CASES if case.kind == "recommender")
 
 
 def start(variant: str, caches: str, first_s: float) -> Start:
-    return Start("a model", variant, caches, first_s, 2 * first_s, 0.5, {"long": 3.0, "longer": 4.0, "short": 0.1}, [])
+    phases = {"long": 3.0, "longer": 4.0, "short": 0.1}
+    parts = model_compile.parts_of(first_s, 0.25, {})
+    return Start("a model", variant, caches, first_s, 2 * first_s, 0.5, phases, [], 0.75, parts, dict.fromkeys(HITS, 1))
 
 
 def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
@@ -32,6 +35,16 @@ def test_starts_are_held_against_one_variant_with_the_same_caches() -> None:
         ["3.0 s", "1.50x", "6.0 s", "1.50x"],
     ]
     assert model_compile.told(starts[0]) == "own, caches empty: first call 10.0 s; longer 4.0, long 3.0"
+    assert model_compile.told(starts[1]).endswith("; longer 4.00, long 3.00, short 0.10"), "of a warm one more is told"
+
+
+def test_the_parts_of_a_first_call_are_the_whole_of_it() -> None:
+    phases = {"_compile.compile_inner": 6.0, "bytecode_tracing": 2.5, "OutputGraph.call_user_compiler": 3.0}
+    parts = model_compile.parts_of(8.0, 1.5, phases)
+    assert list(parts.items()) == list(zip(PARTS, (1.5, 2.5, 3.0, 0.5, 0.5), strict=True))
+    head, row = model_compile.parts_table([start("own", "warm", 2.0)])
+    assert head[-2:] == ["AOTAutograd hits", "Inductor hits"]
+    assert row == ["own", "warm", "0.25 s", "0.00 s", "0.00 s", "0.00 s", "1.75 s", "0.75 s", "1", "1"]
 
 
 def test_of_a_process_that_failed_the_error_is_told() -> None:
@@ -99,5 +112,6 @@ def test_a_second_process_has_the_caches_of_the_first(capsys: pytest.CaptureFixt
     assert model_compile.run([SAMPLE], ["reduce-overhead", "warpsmith, reduce-overhead"], None, file) == 0
     out = capsys.readouterr().out
     assert out.count("warpsmith, reduce-overhead") >= 2
-    assert file.exists()
+    starts = json.loads(file.read_text("utf-8"))
+    assert [sum(start["hits"].values()) for start in starts] == [0, 2, 0, 2]
     assert "graph 1:" in out
