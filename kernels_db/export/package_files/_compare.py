@@ -3,8 +3,9 @@
 The limit is the larger of four times PyTorch's own relative L2 error and the output dtype's unit roundoff, as in the
 verdict that admitted the kernel, and three times as wide: one set of inputs says less about PyTorch's error than the
 judge's several. Under `math: tf32` PyTorch's error is at least that of operands rounded to TF32 once: whether its
-libraries use TF32 at a shape is their own choice, and the op allows it at all. Where the op sets its own tolerance, that one counts, element by element; integers must be equal, and
-where an op asks for exactness (a tolerance of 0, 0) each float must be the float64 result rounded to its dtype.
+libraries use TF32 at a shape is their own choice, and the op allows it at all. Where the op sets its own tolerance,
+that one counts, element by element; integers must be equal, and where an op asks for exactness (a tolerance of 0, 0)
+each float must be the float64 result rounded to its dtype.
 """
 
 from __future__ import annotations

@@ -480,6 +480,57 @@ def test_transforms_that_take_gradients_are_pytorchs(imported: Importer) -> None
     torch.testing.assert_close(compiled(x), func.grad(right)(x))
 
 
+BY_VALUE = SCALED_ADD | {
+    "inputs": [
+        {"name": "x", "shape": ["rows", "columns"], "dtype": "float32"},
+        {"name": "bounds", "shape": ["two"], "dtype": "int64", "dist": {"kind": "indptr", "total": "rows"}},
+    ],
+    "axes": {
+        "rows": {"kind": "var"},
+        "columns": {"kind": "const", "value": 8},
+        "two": {"kind": "const", "value": 2},
+    },
+}
+REFERENCES_BY_VALUE = {
+    "a branch": """
+    y = torch.zeros_like(x)
+    start, end = bounds.tolist()
+    if start < end:
+        y[start:end] = 2 * x[start:end]
+    return y
+""",
+    "sizes of the result": """
+    start, end = bounds.tolist()
+    return torch.cat([0 * x[:start], 2 * x[start:end], 0 * x[end:]])
+""",
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("reference", REFERENCES_BY_VALUE)
+def test_a_compiled_op_is_opaque_whatever_its_reference_does(
+    imported: Importer, reference: str, dynamic: bool | None
+) -> None:
+    """Values decide what the reference does, and tracing has none: the spec says what comes out."""
+    source = SCALED_ADD_CPP.replace("const float* y, float m", "const int64_t* b, int64_t c").replace(
+        "x[i] + m * y[i]", "i >= b[0] * c && i < b[1] * c ? 2 * x[i] : 0"
+    )
+    source = source.replace("run(x, y, m, out)", "run(x, bounds, out)").replace(
+        "(x, y, m, out, out.numel())", "(x, bounds, out.shape[1], out, out.numel())"
+    )
+    torch._dynamo.reset()
+    package = imported(
+        BY_VALUE | {"reference": f"import torch\n\ndef run(x, bounds):{REFERENCES_BY_VALUE[reference]}"}, source
+    )
+    compiled = torch.compile(
+        lambda *a: package.scaled_add(*a) + 1, fullgraph=True, dynamic=dynamic, backend="aot_eager"
+    )
+    for rows in (3, 40):
+        x, bounds = torch.randn(rows, 8), torch.tensor([0, rows])
+        torch.testing.assert_close(compiled(x, bounds), 2 * x + 1)
+    assert package.status()["served"] == {"kernel": 2, "pytorch": 0}
+
+
 def test_a_program_is_broken_down_to_pytorchs_own_operators(imported: Importer) -> None:
     """As the exporter to ONNX does, which looks for its own operators in the table of all that are registered."""
     package = imported()
