@@ -29,9 +29,21 @@ def draw(workload: dict[str, Any], seed: int, device: str | None = None) -> list
         if item["shape"] is None:
             arguments.append(item["value"])
             continue
-        drawn = _draws.draw(item["dist"], tuple(item["shape"]), getattr(torch, item["dtype"]), generator)
+        drawn = _drawn(item["dist"], tuple(item["shape"]), getattr(torch, item["dtype"]), generator)
         arguments.append(_compare.laid_out(drawn, item["strides"] or drawn.stride(), place))
     return arguments
+
+
+def _drawn(
+    dist: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """Values of one input; those of the kind `code` come from the op's own text, as its reference beside it does."""
+    if dist["kind"] != "code":
+        return _draws.draw(dist, shape, dtype, generator)
+    module: dict[str, Any] = {}
+    exec(dist["source"], module)  # noqa: S102 - the package runs the op's reference, which the same author wrote
+    made: torch.Tensor = module["make"](list(shape), dtype, generator)
+    return made
 
 
 def workloads() -> list[dict[str, Any]]:

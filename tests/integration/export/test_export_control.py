@@ -695,6 +695,50 @@ def test_the_packages_own_checks_find_a_wrong_kernel(imported: Importer) -> None
         assert verify.run("control")["outcome"] == "passed", "the smallest workload is right"
 
 
+def test_the_packages_own_checks_draw_values_that_the_ops_text_makes(imported: Importer) -> None:
+    made = "import torch\n\ndef make(shape, dtype, generator):\n    return torch.full(shape, 3.0, dtype=dtype)\n"
+    inputs = [SCALED_ADD["inputs"][0] | {"dist": {"kind": "code", "source": made}}, *SCALED_ADD["inputs"][1:]]  # type: ignore[index]
+    package = imported(SCALED_ADD | {"inputs": inputs})
+    selfcheck = importlib.import_module(f"{package.__name__}.selfcheck")
+    workload = selfcheck.workloads()[0]
+    assert torch.equal(selfcheck.draw(workload, 1)[0], torch.full((3, 8), 3.0))
+    assert selfcheck.check(workload, 1)["agrees"]
+
+
+FORKED = """
+import os
+import warnings
+import torch
+import {module} as package
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+torch.set_num_threads(1)
+x, y = torch.ones(3, 8), torch.ones(3, 8)
+def serve():
+    for _ in range(6):
+        assert torch.equal(package.scaled_add(x, y, 0.5), x + 0.5 * y)
+    status = package.status()
+    return status["served"], status["plans"]["recorded"]
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        print("child", *serve(), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print("parent", *serve(), flush=True)
+"""
+
+
+def test_a_fork_before_the_first_call_and_after_it(tmp_path: Path) -> None:
+    """The package has no threads, and holds no lock between calls: a child serves by itself."""
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "exports")
+    done = in_fresh_process(project, "-c", FORKED.format(module=project.name), home=tmp_path)
+    assert done.stdout.splitlines() == [
+        f"{who} {{'kernel': {calls}, 'pytorch': 0}} 1"
+        for who, calls in (("child", 6), ("parent", 6), ("child", 12), ("parent", 12))
+    ], done.stderr
+
+
 def test_the_packages_own_checks_lay_arguments_askew(imported: Importer) -> None:
     package = imported()
     verify = importlib.import_module(f"{package.__name__}.verify")
