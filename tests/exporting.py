@@ -15,6 +15,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.library import Entry
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -97,6 +98,20 @@ def exported(
 ) -> ExportedKernel:
     """A kernel as the store hands it to an exporter; `times_us` are its own, by workload, 2 where it has none."""
     return _exported(spec, source, language, Target.parse(target), name, times_us or {})
+
+
+def shipped(entry: Entry) -> ExportedKernel:
+    """A kernel of the library that ships, as the store hands it to an exporter."""
+    facts = {name: entry.document[name] for name in ("id", "envelope", "lineage", "verified_at", "prompts")}
+    return ExportedKernel(
+        **facts,
+        spec=entry.op.document(),
+        target=entry.target,
+        language=entry.language,
+        source=entry.source,
+        source_digest=entry.document["source_digest"],
+        evidence=entry.evidence,
+    )
 
 
 def _exported(

@@ -15,6 +15,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 NARROW = {torch.float32, torch.float16, torch.bfloat16}
+_TF32_HALF = 1 << 12
+
+
+def rounded_to_tf32(value: Any) -> Any:
+    """Round float32 values to the nearest with TF32's 10 bits of fraction; return whatever else it is as it is.
+
+    What this does to the float64 result is the error that an op under `math: tf32` allows, whether PyTorch's libraries
+    choose TF32 at a shape or not.
+    """
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return value
+    nearest = ((value.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
+    return torch.where(torch.isfinite(value), nearest, value)
 
 
 def _widened(value: Any) -> Any:

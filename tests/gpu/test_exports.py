@@ -15,8 +15,10 @@ if not torch.cuda.is_available():
 
 from benchmarks import dispatch
 from benchmarks.op import CANDIDATE
+from tests.exporting import shipped
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.library import entries
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.exports import verify_export
@@ -138,3 +140,30 @@ def test_shadow_mode_stays_out_of_capture(tmp_path: Path, monkeypatch: pytest.Mo
         found = package.scale_shift(x)
     torch.testing.assert_close(found, x * 2 + 1)
     assert package.status()["shadow"]["mismatches"] == 1
+
+
+@pytest.mark.parametrize("name", ["decode_attention", "paged_decode_attention"])
+def test_inputs_that_lie_askew_are_served_on_aligned_copies(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's fused attention faults on such tensors or reads other values, so it cannot serve them."""
+    entry = next(one for one in entries() if one.op.name == name)
+    if entry.target != machine.gpus()[0].target:
+        pytest.skip(f"the kernel is for {entry.target}")
+    project = build(shipped(entry), tmp_path)
+    monkeypatch.syspath_prepend(project)
+    package = importlib.import_module(project.name)
+    calls, verify, compare, spec = (
+        importlib.import_module(f"{project.name}.{part}") for part in ("_calls", "verify", "_compare", "_spec")
+    )
+    _, arguments = calls.samples()[0]
+    expected = compare.expected(arguments)
+    for position, _ in spec.ALIGNMENTS:
+        values = compare.clones(arguments)
+        values[position] = calls.unaligned(values[position])
+        assert package.explain(*values).endswith("on aligned copies)")
+        for _ in range(5):  # by Python, recorded, by the plan
+            assert compare.compare([getattr(package, name)(*values)], expected).agrees
+    assert package.status()["served"]["pytorch"] == 0
+    row = verify.run("strided inputs")
+    assert (row["outcome"], row["detail"]) == ("passed", "strided, unaligned")

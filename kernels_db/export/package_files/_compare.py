@@ -2,8 +2,10 @@
 
 The limit is the larger of four times PyTorch's own relative L2 error and the output dtype's unit roundoff, as in the
 verdict that admitted the kernel, and three times as wide: one set of inputs says less about PyTorch's error than the
-judge's several. Where the op sets its own tolerance, that one counts, element by element; integers must be equal, and
-where an op asks for exactness (a tolerance of 0, 0) each float must be the float64 result rounded to its dtype.
+judge's several. Under `math: tf32` PyTorch's error is at least that of operands rounded to TF32 once: whether its
+libraries use TF32 at a shape is their own choice, and the op allows it at all. Where the op sets its own tolerance,
+that one counts, element by element; integers must be equal, and where an op asks for exactness (a tolerance of 0, 0)
+each float must be the float64 result rounded to its dtype.
 
 PyTorch's `topk` promises no order of equals. Integers that are its indices are also right where they select equal
 values, none of them twice, unless the op's check says otherwise.
@@ -16,13 +18,13 @@ import re
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import _reference, _spec
-from ._float64 import in_float64
+from ._float64 import in_float64, rounded_to_tf32
 
 WIDER = 3.0
 LARGEST_BYTES = 2 << 30
@@ -162,10 +164,28 @@ def exact(arguments: Any) -> list[torch.Tensor]:
         return written(in_float64(plain)(wide), wide)
 
 
-def compare(found: list[torch.Tensor], eager: Written, exact: list[torch.Tensor]) -> Comparison:
-    """Hold what the kernel wrote against PyTorch in the same dtype (`eager`) and in float64 (`exact`)."""
-    results = enumerate(zip(found, eager, exact, _spec.TOLERANCES, strict=True))
-    return max((_one(*each, eager.chosen.get(position)) for position, each in results), key=_share)
+class Expected(NamedTuple):
+    """What PyTorch writes for one call: in the op's dtypes, in float64, and, under `math: tf32`, in float64 on operands
+    rounded to TF32.
+    """
+
+    eager: Written
+    exact: list[torch.Tensor]
+    rounded: list[torch.Tensor] | None
+
+
+def expected(arguments: Any) -> Expected:
+    """Run PyTorch on copies of these arguments; the arithmetic of float32 products is the caller's to set."""
+    rounded = exact([rounded_to_tf32(a) for a in arguments]) if _spec.MATH == "tf32" else None
+    return Expected(reference(clones(arguments)), exact(arguments), rounded)
+
+
+def compare(found: list[torch.Tensor], expected: Expected) -> Comparison:
+    """Hold what the kernel wrote against what PyTorch writes."""
+    rounded = expected.rounded or [None] * len(found)
+    chosen = [expected.eager.chosen.get(position) for position in range(len(found))]
+    results = zip(found, expected.eager, expected.exact, rounded, _spec.TOLERANCES, chosen, strict=True)
+    return max((_one(*result) for result in results), key=_share)
 
 
 def _share(one: Comparison) -> float:
@@ -179,6 +199,7 @@ def _one(
     found: torch.Tensor,
     eager: torch.Tensor,
     exact: torch.Tensor,
+    rounded: torch.Tensor | None,
     tolerance: tuple[float, float] | None,
     chosen: tuple[torch.Tensor, int] | None,
 ) -> Comparison:
@@ -190,8 +211,8 @@ def _one(
             wrong &= ~_equals(found, eager, *chosen)
         return Comparison(float(wrong.sum()), 0.0, 0.0)
     if tolerance == (0.0, 0.0):
-        rounded = exact.to(found.dtype)
-        wrong, own_wrong = (int(((t != rounded) & ~(t.isnan() & rounded.isnan())).sum()) for t in (found, eager))
+        nearest = exact.to(found.dtype)
+        wrong, own_wrong = (int(((t != nearest) & ~(t.isnan() & nearest.isnan())).sum()) for t in (found, eager))
         return Comparison(float(wrong), float(own_wrong), 0.0)
     finite = eager.isfinite()
     if not torch.equal(found.isfinite(), finite) or not torch.equal(
@@ -206,6 +227,9 @@ def _one(
         error, pytorch_error = (float(share.max()) if share.numel() else 0.0 for share in shares)
         return Comparison(error, pytorch_error, 1.0)
     pytorch_error = _relative(own, e)
+    if rounded is not None:
+        r = rounded[finite]
+        pytorch_error = max(pytorch_error, _relative(torch.where(r.isfinite(), r, e), e))
     return Comparison(_relative(f, e), pytorch_error, WIDER * max(4 * pytorch_error, _norm_floor(found.dtype)))
 
 

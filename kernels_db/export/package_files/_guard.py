@@ -20,6 +20,8 @@ from . import _axis_relations, _load, _plans, _spec
 
 MOST_REMEMBERED = 1024
 """Signatures of calls; when there are more, all are forgotten."""
+LARGEST_COPIED = 256 << 20
+"""Bytes of a tensor on a GPU that is copied to an aligned address; PyTorch serves a call with a larger one."""
 ROUNDING = 1e-9
 """Octaves that a sum of logarithms may be off: twice the size is one octave away, not two."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -87,7 +89,7 @@ def admit(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
         return found
     for position, alignment in _spec.ALIGNMENTS:
         if arguments[position].data_ptr() % alignment:
-            if not _may_be_copied(position, arguments[position]):
+            if not may_be_copied(position, arguments[position]):
                 name = _spec.PARAMETERS[position]["name"]
                 return f"{name} does not start at a multiple of {alignment} bytes, as it did when it was verified"
             if not found[0].copies:
@@ -95,11 +97,14 @@ def admit(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
     return (_overlap(arguments) or found) if _spec.MUTATED else found
 
 
-def _may_be_copied(position: int, value: torch.Tensor) -> bool:
+def may_be_copied(position: int, value: torch.Tensor) -> bool:
     """Whether the kernel may be given a copy of a tensor: on a CPU weights are often mapped from a file and lie
-    anywhere. What the kernel writes must be the caller's own.
+    anywhere; on a GPU PyTorch's own attention reads such tensors wrongly (pytorch/pytorch#183484), so PyTorch is no
+    refuge. What the kernel writes must be the caller's own.
     """
-    return value.device.type == "cpu" and position not in _spec.MUTATED and value.is_contiguous()
+    if position in _spec.MUTATED or not value.is_contiguous():
+        return False
+    return value.device.type == "cpu" or value.numel() * value.element_size() <= LARGEST_COPIED
 
 
 def aligned(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

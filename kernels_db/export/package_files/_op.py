@@ -6,9 +6,11 @@ removing the package removes the op.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch.autograd import forward_ad
 
 from . import _compare, _control, _guard, _load, _plans, _shadow, _spec
@@ -135,21 +137,69 @@ def _fake(*arguments: Any) -> Any:
     call = _call_of(arguments)
     made = _FAKES.get(call)
     if made is None:
-        result = _compare.plain(arguments)
-        outputs = result if isinstance(result, tuple | list) else (result,)
-        made = [(o.shape, o.dtype, o.device) for o in outputs]
-        if call is not None and all(o.layout is torch.strided for o in outputs):
+        made, kept = _traced(arguments)
+        if call is not None and kept:
             if len(_FAKES) >= MOST_FAKES:
                 _FAKES.clear()
             _FAKES[call] = made
-        fakes = tuple(o.new_empty(o.shape) for o in outputs)
-    else:
-        given = next(a for a in arguments if isinstance(a, torch.Tensor))
-        fakes = tuple(given.new_empty(shape, dtype=dtype, device=device) for shape, dtype, device in made)
+    given = next(a for a in arguments if isinstance(a, torch.Tensor))
+    fakes = tuple(given.new_empty(shape, dtype=dtype, device=device) for shape, dtype, device in made)
     return fakes[0] if len(fakes) == 1 else fakes
 
 
-_FAKES: dict[Any, list[tuple[torch.Size, torch.dtype, torch.device]]] = {}
+_Outputs = list[tuple[tuple[Any, ...], torch.dtype, torch.device]]
+"""Shape, dtype and device of each output of a traced call."""
+
+
+def _traced(arguments: tuple[Any, ...]) -> tuple[_Outputs, bool]:
+    """The outputs of the reference, and whether they are the same for every such call. Where the values of the inputs
+    decide what it does, tracing cannot follow: the outputs are those that the spec declares.
+    """
+    from torch.fx.experimental import symbolic_shapes  # which costs seconds: it is there where PyTorch traces sizes
+
+    untraceable = (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        symbolic_shapes.GuardOnDataDependentSymNode,
+    )
+    shapes = next((a.fake_mode.shape_env for a in arguments if isinstance(a, FakeTensor)), None)
+    try:
+        with nullcontext() if shapes is None else shapes.ignore_fresh_unbacked_symbols():
+            outputs = _compare.outputs_of(_compare.plain(arguments))
+    except untraceable:
+        declared = _declared(arguments)
+        if declared is None:
+            raise
+        return declared, True
+    if any(symbolic_shapes.free_unbacked_symbols(o.shape) for o in outputs):
+        declared = _declared(arguments)
+        if declared is not None:
+            return declared, True
+    return [(o.shape, o.dtype, o.device) for o in outputs], all(o.layout is torch.strided for o in outputs)
+
+
+def _declared(arguments: tuple[Any, ...]) -> _Outputs | None:
+    """The outputs of a call as the spec declares them; None for one of other shapes or dtypes, of which it says
+    nothing.
+    """
+    given = [a for a, each in zip(arguments, _spec.PARAMETERS, strict=True) if each["rank"] is not None]
+    if not all(isinstance(a, torch.Tensor) for a in given):
+        return None
+    dtypes = [a.dtype for a in given]
+    outputs = next((kernel.outputs for kernel in _load.KERNELS if _dtypes(kernel) == dtypes), None)
+    axes = _spec.bind_axes(*arguments)
+    if outputs is None or isinstance(axes, str):
+        return None
+    shapes = _spec.output_shapes(axes)
+    return [(shape, dtype, given[0].device) for shape, dtype in zip(shapes, outputs, strict=True)]
+
+
+def _dtypes(kernel: _load.Kernel) -> list[torch.dtype]:
+    """Those of the tensors among its parameters."""
+    return [dtype for dtype, each in zip(kernel.dtypes, _spec.PARAMETERS, strict=True) if each["rank"] is not None]
+
+
+_FAKES: dict[Any, _Outputs] = {}
 """The outputs of calls that were traced: a model has the op in each of its layers, and a compiler asks each time."""
 
 MOST_FAKES = 256
@@ -256,10 +306,12 @@ def _define_inference() -> Any:
 _library = torch.library.Library(_spec.NAMESPACE, "FRAGMENT")
 inference_op = op if _spec.MUTATED else _define_inference()
 if not _spec.MUTATED:
-    # Who breaks a program down to PyTorch's own operators, as the exporter to ONNX does, finds the reference.
+    # Who breaks a program down to PyTorch's own operators, as the exporter to ONNX does, finds the reference. Tracing
+    # with symbolic sizes would take it as well, unless the table of shape functions has the op.
     torch._decomp.register_decomposition([*{op._opoverload, inference_op}])(
         lambda *arguments: _compare.plain(arguments)
     )
+    torch._decomp.register_decomposition([*{op._opoverload, inference_op}], type="meta")(_fake)
 
 
 def _transformed() -> bool:

@@ -39,12 +39,10 @@ class Shadow:
         are put right as well.
         """
         try:
-            own = _compare.clones(self._before)
             with _math.setting(cautious=True):
-                eager = _compare.reference(own)
-                exact = _compare.exact(self._before)
+                expected = _compare.expected(self._before)
             found = outputs + [self._arguments[position] for position in _spec.MUTATED]
-            compared = _compare.compare(found, eager, exact)
+            compared = _compare.compare(found, expected)
         except Exception as error:  # noqa: BLE001 - the user's own call came off, and what did not is told
             _unchecked(error)
             return outputs
@@ -52,9 +50,9 @@ class Shadow:
         if compared.agrees:
             return outputs
         _control.shadowed("mismatches")
-        right = [each.contiguous() for each in eager[: len(outputs)]]
-        for position in _spec.MUTATED:
-            self._arguments[position].copy_(own[position])
+        right = [each.contiguous() for each in expected.eager[: len(outputs)]]
+        for position, own in zip(_spec.MUTATED, expected.eager[len(outputs) :], strict=True):
+            self._arguments[position].copy_(own)
         _control.trip(
             self._kernel,
             f"{_control.checker()} found a wrong result at {self._axes} (error {compared.error:.2e}, limit "

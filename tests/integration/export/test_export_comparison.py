@@ -132,6 +132,36 @@ def test_float64_holds_where_the_reference_makes_constants(imported: Importer) -
 ON_A_GPU = {"source": "def run(x, y, m, out):\n    pass\n", "language": "cuda", "target": "cuda:sm_90"}
 
 
+TF32_CPP = SCALED_ADD_CPP.replace("m * y[i];", "m * rounded(y[i]);").replace(
+    'extern "C" void',
+    """static float rounded(float value) {
+  int32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  bits = (bits + (HALF)) & ~(2 * (HALF) - 1);
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+extern "C" void""",
+)
+
+
+@pytest.mark.parametrize(
+    ("math", "half", "mismatches"),
+    [("tf32", "1 << 12", 0), ("tf32", "1 << 17", 1), ("ieee", "1 << 12", 1)],
+    ids=["tf32", "five bits of fraction", "tf32 in an op under ieee"],
+)
+def test_an_op_under_tf32_may_round_its_operands_where_pytorch_does_not(
+    imported: Importer, math: str, half: str, mismatches: int
+) -> None:
+    """As cuDNN does for some shapes and not for the next: on a CPU PyTorch never does."""
+    package = imported(SCALED_ADD | {"math": math}, TF32_CPP.replace("HALF", half))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package.scaled_add(*tensors(), 0.5)
+    watch = package.status()["watch"]
+    assert (watch["checked"], watch["mismatches"], watch["unchecked"]) == (1, mismatches, 0)
+
+
 @pytest.fixture
 def arithmetic() -> Iterator[Callable[[], tuple[str, bool]]]:
     """PyTorch's setting, as this process was found, and put back."""

@@ -312,6 +312,18 @@ def test_a_tensor_that_lies_anywhere_is_copied_to_where_the_kernel_was_verified(
     assert float(learned.grad.sum()) == 320
 
 
+def test_what_may_be_copied_to_an_aligned_address(imported: Importer) -> None:
+    """On a GPU PyTorch's own attention goes wrong on such tensors: a copy is right, up to a size. Checked on tensors
+    without memory, since there need be no GPU here.
+    """
+    package = imported()
+    guard = importlib.import_module(f"{package.__name__}._guard")
+    largest = torch.empty(guard.LARGEST_COPIED // 4, device="meta")
+    assert guard.may_be_copied(0, largest)
+    assert not guard.may_be_copied(0, torch.empty(largest.numel() + 1, device="meta"))
+    assert not guard.may_be_copied(0, torch.empty(8, 3, device="meta").t())
+
+
 def test_what_a_kernel_writes_is_not_copied(imported: Importer) -> None:
     package = imported(IN_PLACE, IN_PLACE_CPP)
     x, y = torch.randn(321)[1:].view(40, 8), torch.randn(40, 8)
@@ -466,6 +478,57 @@ def test_transforms_that_take_gradients_are_pytorchs(imported: Importer) -> None
     assert set(package.status()["fallbacks"]) == {"torch.func takes gradients"}
     compiled = torch.compile(func.grad(total), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), func.grad(right)(x))
+
+
+BY_VALUE = SCALED_ADD | {
+    "inputs": [
+        {"name": "x", "shape": ["rows", "columns"], "dtype": "float32"},
+        {"name": "bounds", "shape": ["two"], "dtype": "int64", "dist": {"kind": "indptr", "total": "rows"}},
+    ],
+    "axes": {
+        "rows": {"kind": "var"},
+        "columns": {"kind": "const", "value": 8},
+        "two": {"kind": "const", "value": 2},
+    },
+}
+REFERENCES_BY_VALUE = {
+    "a branch": """
+    y = torch.zeros_like(x)
+    start, end = bounds.tolist()
+    if start < end:
+        y[start:end] = 2 * x[start:end]
+    return y
+""",
+    "sizes of the result": """
+    start, end = bounds.tolist()
+    return torch.cat([0 * x[:start], 2 * x[start:end], 0 * x[end:]])
+""",
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("reference", REFERENCES_BY_VALUE)
+def test_a_compiled_op_is_opaque_whatever_its_reference_does(
+    imported: Importer, reference: str, dynamic: bool | None
+) -> None:
+    """Values decide what the reference does, and tracing has none: the spec says what comes out."""
+    source = SCALED_ADD_CPP.replace("const float* y, float m", "const int64_t* b, int64_t c").replace(
+        "x[i] + m * y[i]", "i >= b[0] * c && i < b[1] * c ? 2 * x[i] : 0"
+    )
+    source = source.replace("run(x, y, m, out)", "run(x, bounds, out)").replace(
+        "(x, y, m, out, out.numel())", "(x, bounds, out.shape[1], out, out.numel())"
+    )
+    torch._dynamo.reset()
+    package = imported(
+        BY_VALUE | {"reference": f"import torch\n\ndef run(x, bounds):{REFERENCES_BY_VALUE[reference]}"}, source
+    )
+    compiled = torch.compile(
+        lambda *a: package.scaled_add(*a) + 1, fullgraph=True, dynamic=dynamic, backend="aot_eager"
+    )
+    for rows in (3, 40):
+        x, bounds = torch.randn(rows, 8), torch.tensor([0, rows])
+        torch.testing.assert_close(compiled(x, bounds), 2 * x + 1)
+    assert package.status()["served"] == {"kernel": 2, "pytorch": 0}
 
 
 def test_a_program_is_broken_down_to_pytorchs_own_operators(imported: Importer) -> None:
@@ -630,6 +693,50 @@ def test_the_packages_own_checks_find_a_wrong_kernel(imported: Importer) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert verify.run("control")["outcome"] == "passed", "the smallest workload is right"
+
+
+def test_the_packages_own_checks_draw_values_that_the_ops_text_makes(imported: Importer) -> None:
+    made = "import torch\n\ndef make(shape, dtype, generator):\n    return torch.full(shape, 3.0, dtype=dtype)\n"
+    inputs = [SCALED_ADD["inputs"][0] | {"dist": {"kind": "code", "source": made}}, *SCALED_ADD["inputs"][1:]]  # type: ignore[index]
+    package = imported(SCALED_ADD | {"inputs": inputs})
+    selfcheck = importlib.import_module(f"{package.__name__}.selfcheck")
+    workload = selfcheck.workloads()[0]
+    assert torch.equal(selfcheck.draw(workload, 1)[0], torch.full((3, 8), 3.0))
+    assert selfcheck.check(workload, 1)["agrees"]
+
+
+FORKED = """
+import os
+import warnings
+import torch
+import {module} as package
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+torch.set_num_threads(1)
+x, y = torch.ones(3, 8), torch.ones(3, 8)
+def serve():
+    for _ in range(6):
+        assert torch.equal(package.scaled_add(x, y, 0.5), x + 0.5 * y)
+    status = package.status()
+    return status["served"], status["plans"]["recorded"]
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        print("child", *serve(), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print("parent", *serve(), flush=True)
+"""
+
+
+def test_a_fork_before_the_first_call_and_after_it(tmp_path: Path) -> None:
+    """The package has no threads, and holds no lock between calls: a child serves by itself."""
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "exports")
+    done = in_fresh_process(project, "-c", FORKED.format(module=project.name), home=tmp_path)
+    assert done.stdout.splitlines() == [
+        f"{who} {{'kernel': {calls}, 'pytorch': 0}} 1"
+        for who, calls in (("child", 6), ("parent", 6), ("child", 12), ("parent", 12))
+    ], done.stderr
 
 
 def test_the_packages_own_checks_lay_arguments_askew(imported: Importer) -> None:

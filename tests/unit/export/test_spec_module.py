@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from warpsmith.kernels_db.export.spec_module import _bind_axes
+from tests.exporting import shipped
+from warpsmith.kernels_db.export.spec_module import _bind_axes, render_spec_module
 from warpsmith.kernels_db.library import entries
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import arguments, resolve_workload
@@ -106,6 +108,19 @@ def test_the_package_of_every_kernel_that_ships_knows_the_axes_of_its_workloads(
                 for each in workload["inputs"]
             ]
             assert space["bind_axes"](*given) == workload["axes"], (op.name, workload["id"])
+
+
+def test_the_package_of_every_kernel_that_ships_checks_every_address() -> None:
+    """64 bytes is what prompts promise and what torch's allocator gives on a CPU; on a GPU it gives 512."""
+    for entry in entries():
+        module = ast.parse(render_spec_module([shipped(entry)], "one"))
+        found = next(
+            ast.literal_eval(node.value)
+            for node in module.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ALIGNMENTS"
+        )
+        tensors = [position for position, item in enumerate(arguments(entry.op)) if item.shape is not None]
+        assert found == [(position, 64) for position in tensors], entry.op.name
 
 
 def test_an_axis_that_nothing_depends_on_stays_unknown() -> None:

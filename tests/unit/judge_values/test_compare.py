@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.reference import moved_inputs
+from warpsmith.kernels_db.job import float64
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import (
     Tolerance,
@@ -261,7 +261,7 @@ def test_another_order_of_summation_is_no_difference_but_noise_is() -> None:
 
 @given(st.floats(width=32, allow_nan=True, allow_infinity=True))
 def test_rounding_to_tf32_keeps_ten_bits_and_what_is_no_number(value: float) -> None:
-    rounded = moved_inputs.rounded_to_tf32(torch.tensor([value], dtype=torch.float32))
+    rounded = float64.rounded_to_tf32(torch.tensor([value], dtype=torch.float32))
     assert rounded is not None
     if not math.isfinite(value):
         assert str(float(rounded)) == str(value)
@@ -269,8 +269,8 @@ def test_rounding_to_tf32_keeps_ten_bits_and_what_is_no_number(value: float) -> 
     assert int(rounded.view(torch.int32)) & 0x1FFF == 0
     if 2.0**-126 <= abs(value) < 3.0e38:
         assert abs(float(rounded) - value) <= 2.0**-11 * abs(value)
-    assert moved_inputs.rounded_to_tf32(None) is None
-    narrow = moved_inputs.rounded_to_tf32(torch.tensor([1.0009765625], dtype=torch.bfloat16))
+    assert float64.rounded_to_tf32(None) is None
+    narrow = float64.rounded_to_tf32(torch.tensor([1.0009765625], dtype=torch.bfloat16))
     assert narrow is not None
     assert narrow.dtype == torch.bfloat16
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedIndices, ResolvedWorkload
+from warpsmith.kernels_db.job.float64 import rounded_to_tf32
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.reference.indices import Indices, find_indices, leaves_order_open, sharpened
-from warpsmith.workers.judge.reference.moved_inputs import moved, noise_step, rounded_to_tf32, with_noise
+from warpsmith.workers.judge.reference.moved_inputs import moved, noise_step, with_noise
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder

@@ -53,8 +53,6 @@ above the usual one as often. On 5 rows of 4,099 float16 elements one in 80 ques
 TF32_STEP = 2.0**-9
 """Four units of roundoff of TF32, which keeps 10 bits of the fraction."""
 
-_TF32_HALF = 1 << 12
-
 Arithmetic = Literal["ieee", "tf32"]
 
 
@@ -93,14 +91,6 @@ def moved(
         by = step * (2 * share).clamp_max(1.0)
         found.append(wide * (1 + torch.where(up, by, -by)))
     return found
-
-
-def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
-    """Round float32 values to the nearest with TF32's 10 bits of fraction; leave others."""
-    if values is None or values.dtype != torch.float32:
-        return values
-    nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
-    return torch.where(torch.isfinite(values), nearest, values)
 
 
 def noise_step(workload: ResolvedWorkload, position: int) -> float | None:
