@@ -2,12 +2,16 @@
 
 model                     ideate and code steps; its workers hold the model's key and need no GPU
 judge.<device>-<arch>     judge and verify steps of one target, such as judge.cuda-sm_90; its workers hold the device
+compile.<device>-<arch>   tries at level compile, for the workers of that target's judge queue; they may be of another
+                          target that such a worker announces (`steps.compiling`), and wait behind no judge step but
+                          the one in hand
 """
 
 from __future__ import annotations
 
 MODEL_QUEUE = "model"
 JUDGE_PREFIX = "judge."
+COMPILE_PREFIX = "compile."
 
 MODEL_TASK = "warpsmith.model_step"
 JUDGE_TASK = "warpsmith.judge_step"
@@ -18,7 +22,7 @@ REVERIFY_TASK = "warpsmith.reverify"
 IMPORT_TASK = "warpsmith.import"
 """An upload to be read; it goes to the model queue, whose workers need no device, and is no step."""
 TRY_TASK = "warpsmith.try"
-"""A candidate to be tried for a node; it goes to a judge's queue and is no step."""
+"""A candidate to be tried for a node; it goes to a judge's queue, at level compile to its compile queue; no step."""
 DUE_TASK = "warpsmith.reverify_due"
 """The periodic check which kernels are due for re-verification.
 
@@ -28,10 +32,19 @@ It goes to the model queue, whose workers need no device.
 
 def judge_queue(target: str) -> str:
     """Return the queue of the judge and verify steps of `target`, such as "cuda:sm_90"."""
+    return JUDGE_PREFIX + _name_target(target)
+
+
+def compile_queue(target: str) -> str:
+    """Return the queue of tries at level compile that the judge workers of `target` take."""
+    return COMPILE_PREFIX + _name_target(target)
+
+
+def _name_target(target: str) -> str:
     device, _, architecture = target.partition(":")
     if not device or not architecture:
         raise ValueError(f"target: found {target!r}, expected device and architecture, for example cpu:x86_64")
-    return f"{JUDGE_PREFIX}{device}-{architecture}"
+    return f"{device}-{architecture}"
 
 
 def target_of(queue: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
@@ -19,6 +20,15 @@ from warpsmith.workers.search.tree import ENDED
 POLL_S = 0.2
 ENDS = ("done", "failed")
 LONGEST_REASON = 200
+LONGEST_LACK = 600
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The compiler's word on the code of an answer: the try that has it, or why there is none."""
+
+    found: TryDocument | None
+    missing: str | None = None
 
 
 def read_candidate_text(text: str) -> str:
@@ -82,23 +92,32 @@ def await_try(client: Client, try_id: str, wait_s: float) -> TryDocument:
         time.sleep(POLL_S)
 
 
-def try_reply(client: Client, ask: AskDocument, reply: str, wait_s: float) -> TryDocument | None:
+def try_reply(client: Client, ask: AskDocument, reply: str, wait_s: float) -> Compilation | None:
     """Have the code of an answer compiled, and wait for it.
 
-    None for a reply without code, where no judge of the target is up, and where the service takes no try: the answer
-    was given all the same, so nothing of this is an error.
+    None for a reply without code, and where nobody waits. The answer was given all the same, so nothing of this is an
+    error: where the service takes no try, the result says why.
     """
     if ask.kind not in ("code", "repair") or wait_s <= 0:
         return None
     try:
-        if not any(one.alive and one.role == "judge" and one.target == ask.target for one in client.workers()):
-            return None
         asked = client.create_try(ask.node_id, read_candidate_text(reply), "compile", ask.answered_by)
-        return await_try(client, asked.id, wait_s)
+        return Compilation(await_try(client, asked.id, wait_s))
     except Unreadable:  # sent as it is: the search says so, and asks again
         return None
-    except (ProblemError, ServiceUnreachableError):  # a key that may not, a search that ended, a service that left
+    except (ProblemError, ServiceUnreachableError) as refused:  # no compiler, a search that ended, a key that may not
+        return Compilation(None, clean_line(str(refused), LONGEST_LACK))
+
+
+def describe_compiled(found: TryDocument) -> str | None:
+    """Say in one line that a try at level compile has compiled, and what its kernels take; None where it has not.
+
+    What Triton's interpreter finds wrong compiled all the same.
+    """
+    if found.level != "compile" or not (found.compiled or found.kernels):
         return None
+    arch = found.target.partition(":")[2]
+    return f"compiles for {arch}" + (f": {'; '.join(found.kernels)}" if found.kernels else "")
 
 
 def describe_try(found: TrySummary) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 BASELINE_NAMES = {"eager": "eager", "compile": "torch.compile", "max_autotune": "max-autotune"}
+MOST_KERNELS = 12
 
 
 def format_attack(attack: Mapping[str, Any]) -> str:
@@ -29,6 +30,20 @@ def format_host(host: Mapping[str, Any]) -> str:
     why = f"; no launch plan: {host['unplanned']}" if host.get("unplanned") else ""
     at = f"at {host['workload']}"
     return f"host: {by_plan}{host['run']:.1f} us by its run, {host['eager']:.1f} us in eager mode{counted}, {at}{why}"
+
+
+def list_kernel_uses(report: Mapping[str, Any]) -> list[str]:
+    """List the GPU resources of each kernel in a compile report, one line each; nothing for a CPU's."""
+    lines = []
+    for kernel in report.get("kernels") or []:
+        if kernel.get("registers") is None:
+            continue
+        config = ", ".join(f"{name}={value}" for name, value in kernel.get("config", {}).items())
+        uses = f"{kernel['registers']} registers, {kernel['spills']} bytes spilled, {kernel['shared']} bytes shared"
+        lines.append(f"{kernel['name']}: {uses}" + (f" ({config})" if config else ""))
+    lines = list(dict.fromkeys(lines))
+    rest = len(lines) - MOST_KERNELS
+    return lines[:MOST_KERNELS] + ([f"and {rest} more"] if rest > 0 else [])
 
 
 def format_dollars(cost: float | None) -> str:

@@ -46,5 +46,9 @@ class TryDocument(TrySummary):
     profile: list[ProfileRowDocument] = Field(description="At level profile: the runner's own word")
     seconds: dict[str, float] = Field(description="What each gate took; `exclusive`: how long the device was held")
     spent_s: float = Field(description="Device seconds that the search's tries have held in all")
+    target: str = Field(description="Of its search, such as cuda:sm_90")
     compiled: bool = Field(description="At level compile and profile: it compiled, and nothing else failed")
+    kernels: list[str] = Field(
+        description="At level compile: what each kernel takes: registers of a thread, bytes spilled, bytes shared"
+    )
     limit_s: float = Field(description="Device seconds that they may hold: the budget's `try_seconds`, or its default")

@@ -94,8 +94,9 @@ class Answered(BaseModel):
     node_id: str
     state: AskState
     compiled: TryReport | None = Field(
-        None, description="Of code: what gate and compiler say, where a judge of the target is up"
+        None, description="Of code: what gate and compiler say; pending where they have not said it within 15 s"
     )
+    not_compiled: str | None = Field(None, description="Of code: why no compiler has read it")
     left_out: list[str] = Field(description="Of ideas: each that cannot be used and was left out, with why")
     next: str
 
@@ -112,6 +113,8 @@ class TryReport(BaseModel):
     reason: str | None
     score: float | None = Field(description="Speed-up over the fastest baseline")
     feedback: str | None = Field(description="What the judge found, registers, spills and occupancy included")
+    compiled: bool = Field(description="At level compile and profile: it compiled, and nothing else failed")
+    kernels: list[str] = Field(description="At level compile: registers, spilled and shared bytes of each kernel")
     workloads: list[WorkloadTimes]
     profile: list[ProfileRowDocument] = Field(description="At level profile, as the candidate's process reports it")
     device_s: float

@@ -148,10 +148,9 @@ class Answering:
         """Answer an ask. The first answer counts; the same one again is no error.
 
         A reply that cannot be read is asked for again, as a new ask that says what was wrong; of several ideas the
-        search goes on with those that it can use, and `left_out` names the others. Of code, `compiled` says
-        within seconds what gate and compiler find. The judge compiles, checks and times the code of an answer:
-        list_asks with wait_s waits for the next ask, and read_node shows the
-        verdict."""
+        search goes on with those that it can use, and `left_out` names the others. Of code, `compiled` says within
+        seconds what gate and compiler find, or `not_compiled` why they do not. The judge compiles, checks and times
+        the code of an answer: list_asks with wait_s waits for the next ask, and read_node shows the verdict."""
         with self._desk.client() as client:
             ask = client.answer(ask_id, reply, answered_by)
             compiled = try_reply(client, ask, reply, LONGEST_COMPILE_S)
@@ -160,7 +159,8 @@ class Answering:
             search_id=ask.search_id,
             node_id=ask.node_id,
             state=ask.state,
-            compiled=None if compiled is None else report_try(compiled),
+            compiled=None if compiled is None or compiled.found is None else report_try(compiled.found),
+            not_compiled=None if compiled is None else compiled.missing,
             left_out=find_left_out(ask.kind, reply),
             next=f"list_asks(search_id={ask.search_id!r}, wait_s=60) for the next ask; "
             f"read_node(node_id={ask.node_id!r}) for the verdict once it is judged.",

@@ -11,6 +11,7 @@ from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import OpRow, SearchRow, TryRow
+from warpsmith.service.documents.figures import list_kernel_uses
 from warpsmith.service.documents.profiles import ProfileRowDocument
 from warpsmith.service.documents.tries import TryDocument, TrySummary
 from warpsmith.service.documents.workloads import read_workload_times
@@ -54,7 +55,9 @@ def make_try_document(session: Session, row: TryRow) -> TryDocument:
         workloads=read_workload_times(timed),
         profile=[ProfileRowDocument.model_validate(one) for one in rows],
         seconds=document.get("seconds") or {},
+        target=search.target,
         compiled=bool(document) and has_compiled(cast("Verdict", document)),
+        kernels=list_kernel_uses(document.get("compile") or {}) if row.level == "compile" else [],
         spent_s=round(spent_s, 3),
         limit_s=limit_s,
     )

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import (
-    AttemptRow,
-    ImportRow,
-    ProfileRow,
-    ReverificationRow,
-    SearchRow,
-    TryRow,
-    WorkerRow,
-)
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, WorkerRow
 from warpsmith.kernels_db.store.teams import is_readable
 from warpsmith.service.documents.system import WorkerDevice, WorkerDocument, WorkerStep
-
-HELD = (AttemptRow, ImportRow, ProfileRow, ReverificationRow, TryRow)
-"""What a worker may have in hand."""
+from warpsmith.workers.steps.compiling import LONGEST_NAME, count_in_hand, name_holder
 
 
 def serves(alive_since: float) -> tuple[ColumnElement[bool], ...]:
@@ -37,9 +26,7 @@ def list_worker_documents(
 
     A worker counts as alive for `alive_after_s` seconds after its last report.
     """
-    running: Counter[str] = Counter()
-    for table in HELD:
-        running.update(map(_name_holder, session.scalars(select(table.owner).where(table.state == "running"))))
+    running = count_in_hand(session)
     steps: dict[str, list[WorkerStep]] = {}
     held = (
         select(AttemptRow.owner, AttemptRow.kind, AttemptRow.search_id, AttemptRow.node_id)
@@ -49,15 +36,13 @@ def list_worker_documents(
     )
     for owner, kind, search_id, node_id in session.execute(held).tuples():
         step = WorkerStep(kind=kind, search_id=search_id, node_id=node_id)
-        steps.setdefault(_name_holder(owner), []).append(step)
+        steps.setdefault(name_holder(owner), []).append(step)
     return [
-        _make_document(row, running[row.name[:90]], steps.get(row.name[:90], []), now, alive_after_s) for row in rows
+        _make_document(
+            row, running[row.name[:LONGEST_NAME]], steps.get(row.name[:LONGEST_NAME], []), now, alive_after_s
+        )
+        for row in rows
     ]
-
-
-def _name_holder(owner: str | None) -> str:
-    """Return the worker in the owner of a lease (`WorkerProcess.claim_token`)."""
-    return (owner or "").rsplit(":", 2)[0]
 
 
 def _make_document(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job.languages import LANGUAGES
+from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.workers.judge.machine.host import total_bytes
 from warpsmith.workers.judge.machine.processor import cpu_name
@@ -227,6 +227,20 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
     if known.compiler == "tilelang" and not (installed("tilelang") and has_cuda_core()):
         missing.append(f"TileLang is not installed: {install_extra('judge,tilelang')}")
     return missing
+
+
+def describe_compilers(target: str) -> dict[str, dict[str, list[str]]]:
+    """Describe what a judge worker of `target` compiles here: by target and language, what is missing for it.
+
+    A judge of a processor compiles for any GPU, too, told under the type of device alone: `cuda`. That of a GPU, whose
+    runners never interpret, for its own target.
+    """
+    device = target.partition(":")[0]
+    served = {target: device, "cuda": "cuda"} if device == "cpu" else {target: device}
+    return {
+        name: {language: missing_for_judge(language) for language in of_device(kind, gated=True)}
+        for name, kind in served.items()
+    }
 
 
 def require_judge(language: str = "cpp") -> None:

@@ -85,19 +85,21 @@ def record_job(
     level: Level,
     candidate: tuple[str | None, str | None] | None,
     limits: JobLimits,
-    tests: Collection[str] = (),
+    tests: Collection[str] | None = (),
 ) -> Job:
     """Build the job of stored rows: an op's document, a target, and a candidate's language and source.
 
-    `tests`: ids of test workloads that a screening has besides the bench ones, for recipes to be asked on them. Raises
-    SpecErrors where the op asks for what the judge cannot do.
+    `tests`: ids of test workloads that a screening or a compilation has besides the bench ones, None for all of them.
+    Raises SpecErrors where the op asks for what the judge cannot do.
     """
     spec, device = parse_op(op), Target.parse(target)
     named = None if candidate is None else dict(zip(("language", "source"), candidate, strict=True))
     chosen = None
-    if level == "screen" and tests:
+    if level in ("screen", "compile") and (tests is None or tests):
         chosen = [
-            one for one in spec.workloads_for(device) if one.role == "bench" or (one.role == "test" and one.id in tests)
+            one
+            for one in spec.workloads_for(device)
+            if one.role == "bench" or (one.role == "test" and (tests is None or one.id in tests))
         ]
     return build_job(
         spec,

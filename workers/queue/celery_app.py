@@ -39,7 +39,7 @@ from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import amqp_transport, process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import await_schema
-from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
+from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, compile_queue, role_of, target_of
 from warpsmith.workers.settings import Settings, get_settings, split_addresses
 
 CONNECT_TIMEOUT_S = 4.0
@@ -179,10 +179,13 @@ def _configure_logging(**_: Any) -> None:
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """Set up the worker's own process, before there is a pool.
 
-    Its role follows from the queues that it serves.
+    Its role follows from the queues that it serves. A judge serves its target's compile queue as well.
     """
-    queues = list(instance.app.amqp.queues.consume_from)
-    process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+    served = instance.app.amqp.queues
+    first = next(iter(served.consume_from))
+    process.worker = Worker(sender, role_of(first), target_of(first), slots=instance.concurrency)
+    if process.worker.target is not None:
+        served.select_add(served.new_missing(compile_queue(process.worker.target)))
     database = Database(get_settings().database)
     await_schema(database)
     database.dispose()  # before the pool forks

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.workers import log
-from warpsmith.workers.judging.machine import describe_device
+from warpsmith.workers.judging.machine import describe_compilers, describe_device
 from warpsmith.workers.settings import HEARTBEAT_S
 
 PACKAGES = ("warpsmith", "celery", "sqlalchemy")
@@ -34,7 +34,7 @@ class Worker:
     """The worker that reports.
 
     `role`: model, judge, reconciler or beat; `target` for judges alone. `pid` and `started_at` are those of the process
-    that makes this, which forks the others.
+    that makes this, which forks the others. `slots`: steps that it has in hand at once.
     """
 
     name: str
@@ -42,17 +42,21 @@ class Worker:
     target: str | None = None
     pid: int = field(default_factory=os.getpid)
     started_at: float = field(default_factory=time.time)
+    slots: int = 1
 
 
 def collect_facts(worker: Worker) -> dict[str, Any]:
-    """Collect the facts about this process: host, pid, versions, and a judge's device."""
+    """Collect the facts about this process: host, pid, versions; of a judge its device and what it compiles."""
     found = {
         "host": worker.name.rpartition("@")[2],
         "pid": os.getpid(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
-    device = None if worker.target is None else describe_device(worker.target)
+    if worker.target is None:
+        return found
+    found |= {"slots": worker.slots, "compiles": describe_compilers(worker.target)}
+    device = describe_device(worker.target)
     return found if device is None else found | {"device": device}
 
 

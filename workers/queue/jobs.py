@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.kernels_db.job.documents import Job, JobLimits, Verdict
+from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.profiles import ProfileWork
 from warpsmith.workers.judging.submission import record_job
@@ -43,10 +44,13 @@ def profile_job(work: ProfileWork, limits: JobLimits) -> Job:
 def try_job(work: TryWork, limits: JobLimits) -> Job:
     """Build the job of a try; a screening is asked the op's counterexamples first, as one of the search is.
 
-    Raises SpecErrors where the op asks for what the judge cannot do.
+    A compilation may come down to Triton's interpreter, for which bench workloads are too large: it has the test ones
+    too. Raises SpecErrors where the op asks for what the judge cannot do.
     """
     known = work.counterexamples if work.level == "screen" else ()
-    tests = {one.recipe["workload"] for one in known}
+    tests: set[str] | None = {one.recipe["workload"] for one in known}
+    if work.level == "compile" and LANGUAGES[work.language].interpreted:
+        tests = None
     job = record_job(work.op, work.target, work.level, (work.language, work.source), limits, tests)
     ask_first(job, known)
     return job

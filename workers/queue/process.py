@@ -25,6 +25,7 @@ from warpsmith.workers.judging.machine import describe_device
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.compiling import LONGEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class WorkerProcess:
 
     def claim_token(self) -> str:
         """Make the owner's name of a claim, new each time: worker, pid, and a random part."""
-        return f"{worker.name[:90]}:{os.getpid()}:{secrets.token_hex(6)}"
+        return f"{worker.name[:LONGEST_NAME]}:{os.getpid()}:{secrets.token_hex(6)}"
 
     def judge(self) -> JudgeClient:
         """Return the judge of this process, started with the first job, shared by its threads."""

@@ -7,7 +7,8 @@ what it held of the device counts on the search's `try_seconds`, apart from `gpu
                                                held it was dropped (`requested`)
 
 Each function makes one write transaction that locks the search's row first. Tries at level compile hold no device, and
-are refused by no budget of seconds.
+are refused by no budget of seconds; they go to any judge that compiles for the target (`compiling`), and are refused
+where none is alive.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from warpsmith.workers.queue_names import judge_queue
 from warpsmith.workers.search.budget import parse_budget, try_limit
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.compiling import choose_queues, describe_lack, list_judges
 from warpsmith.workers.steps.quotas import check_device
 from warpsmith.workers.steps.reconciling import LARGEST_ROUND
 from warpsmith.workers.steps.rows import add_event, lock_search, plain
@@ -81,11 +83,12 @@ def seconds_of_tries(search: SearchRow) -> tuple[float, float]:
 
 def ask_try(
     session: Session, node_id: str, source: str, level: TryLevel, now: float, by: str | None = None
-) -> tuple[TryRow, Message]:
-    """Store a try of `source` for a node; returns it and the message that announces it.
+) -> tuple[TryRow, list[Message]]:
+    """Store a try of `source` for a node; returns it and the messages that announce it.
 
     Raises LookupError for an unknown node, WrongState where the search has ended, has too many tries open or in all, or
-    has spent the seconds of its tries, QuotaReached where its team has no device seconds left.
+    has spent the seconds of its tries, and where no live judge compiles one at level compile; QuotaReached where its
+    team has no device seconds left.
     """
     search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))
     if search_id is None:
@@ -101,7 +104,9 @@ def ask_try(
         raise WrongState("tries", f"{waiting} of this search that wait or run", f"fewer than {MOST_OPEN}: wait for one")
     if (stored := session.scalar(counted) or 0) >= MOST_TRIES:
         raise WrongState("tries", f"{stored} of this search", f"fewer than {MOST_TRIES}: answer the node")
-    if level != "compile":
+    if level == "compile":
+        _check_compiler(session, search, now)
+    else:
         _check_seconds(search)
         check_device(session, search.team, now)
     row = TryRow(
@@ -120,7 +125,7 @@ def ask_try(
     )
     session.add(row)
     session.flush()
-    return row, _message(row, search)
+    return row, _list_messages(session, row, search, now)
 
 
 def claim_try(db: Database, try_id: str, owner: str, lease_s: float, now: float) -> TryWork | None:
@@ -219,11 +224,16 @@ def reconcile_tries(db: Database, now: float, settings: Settings) -> list[Messag
                 reason = f"gave up after {row.tries} tries: the judge or its worker died each time"
                 end_try(session, search, row, None, reason, now)
             elif now - (row.returned_at or row.created_at) > WAITS_S:
-                reason = f"no judge of {search.target} took it within {WAITS_S:g} s"
+                who = (
+                    f"judge of {search.target}"
+                    if row.level != "compile"
+                    else f"judge that compiles for {search.target}"
+                )
+                reason = f"no {who} took it within {WAITS_S:g} s"
                 end_try(session, search, row, None, reason, now)
             else:
                 row.sent_at = now
-                messages.append(_message(row, search))
+                messages += _list_messages(session, row, search, now)
     return messages
 
 
@@ -237,8 +247,19 @@ def _check_seconds(search: SearchRow) -> None:
         )
 
 
-def _message(row: TryRow, search: SearchRow) -> Message:
-    return Message(row.id, judge_queue(search.target))
+def _check_compiler(session: Session, search: SearchRow, now: float) -> None:
+    judges = list_judges(session, now)
+    if not choose_queues(judges, search.target, search.language):
+        lack = describe_lack(judges, search.target, search.language)
+        expected = f"a judge worker that compiles {search.language} for {search.target}: warpsmith workers lists them"
+        raise WrongState("compiler", lack, expected)
+
+
+def _list_messages(session: Session, row: TryRow, search: SearchRow, now: float) -> list[Message]:
+    """List the messages of a pending try; of one that only compiles, one to each queue that may take it."""
+    if row.level != "compile":
+        return [Message(row.id, judge_queue(search.target))]
+    return [Message(row.id, name) for name in choose_queues(list_judges(session, now), search.target, row.language)]
 
 
 def end_try(
@@ -256,7 +277,8 @@ def end_try(
     row.device_s = lost_s
     if verdict is not None:
         row.verdict, row.gate, row.score = verdict["verdict"], verdict["gate"], verdict["score"]
-        row.device_s = float(verdict["seconds"].get("exclusive", 0.0))
+        if row.level != "compile":  # the interpreter's check holds this host's processor, and no device of the target
+            row.device_s = float(verdict["seconds"].get("exclusive", 0.0))
         row.document = plain(_kept(verdict))
     search.try_seconds += row.device_s
     add_spending(session, search.team, now, device_seconds=row.device_s)

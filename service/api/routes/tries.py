@@ -50,19 +50,21 @@ class TryRequest(StrictBody):
     responses=document_problems_with_body(NotFound, WrongState, QuotaReached, StorageFull),
 )
 def create_try(node_id: str, body: TryRequest, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Have a judge worker of the search's target judge a candidate, before the node is answered with it.
+    """Have a judge worker judge a candidate, before the node is answered with it: one of the search's target, at level
+    `compile` any that compiles for it.
 
     Nothing of the tree changes: the try stays with the node as history. Ask for it again until it is `done` or
     `failed`. What it holds of the device counts on the budget's `try_seconds` and on nothing else of the search, and it
-    spends device seconds of the search's team. 409 where these seconds are spent, where the search has ended, and while
-    several of its tries wait or run; 429 where the team's quota of the day is used up."""
+    spends device seconds of the search's team. 409 where these seconds are spent, where the search has ended, where
+    no live worker compiles it, and while several of its tries wait or run; 429 where the
+    team's quota of the day is used up."""
     with service.db.writing() as session:
         service.row(session, NodeRow, node_id, "node")
         by = asker.name if body.asked_by is None else body.asked_by
         with convert_refusals():
-            row, message = ask_try(session, node_id, body.source, body.level, service.db.now(), by)
+            row, messages = ask_try(session, node_id, body.source, body.level, service.db.now(), by)
         document = make_try_document(session, row)
-    service.outbox.send_tries([message])
+    service.outbox.send_tries(messages)
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/tries/{document.id}"})
 
 

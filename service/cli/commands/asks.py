@@ -16,7 +16,7 @@ from warpsmith.service.cli.output import plain, print_json, say, tell
 from warpsmith.service.cli.search_argument import EXPECTED, find_search_id
 from warpsmith.service.client.errors import MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.trying import ENDS, find_fault, try_reply
+from warpsmith.service.client.trying import ENDS, Compilation, find_fault, try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
@@ -94,7 +94,7 @@ def tell_reply(
     """Answer an ask. The first answer counts; the same one again is no error.
 
     What cannot be read as an answer is refused, a single idea of several too, and the ask stays open. Code is compiled
-    at once, where a judge of the target is up: what the gate or the compiler refuses is said here.
+    at once by a judge worker that can, with or without the target's device: what gate and compiler find is said here.
     """
     text = _read_reply(reply)
     with connected(url, key) as client:
@@ -103,13 +103,26 @@ def tell_reply(
         document = client.answer(ask_id, text, answered_by)
         compiled = try_reply(client, document, text, wait)
     if as_json:
-        print_json(document.model_dump(mode="json") | {"compiled": None if compiled is None else plain(compiled)})
+        found, missing = (None, None) if compiled is None else (compiled.found, compiled.missing)
+        word = {"compiled": None if found is None else plain(found), "not_compiled": missing}
+        print_json(document.model_dump(mode="json") | word)
         return
     tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
     if compiled is not None:
-        print_try(compiled)
-        if compiled.state not in ENDS:
-            say(f"the judge is busy: warpsmith node {compiled.node_id} shows what it found")
+        _print_compilation(compiled, wait)
+
+
+def _print_compilation(compiled: Compilation, wait: float) -> None:
+    """Print the compiler's word on the code of an answer, or that there is none, and why."""
+    found = compiled.found
+    if found is None:
+        tell(f"not compiled here: {compiled.missing}")
+    elif found.state in ENDS:
+        print_try(found)
+    else:
+        tell(
+            f"not compiled after {wait:g} s (--wait): warpsmith node {found.node_id} shows what {found.id} found, later"
+        )
 
 
 def _require_answer(client: Client, ask_id: str, text: str) -> None:

@@ -21,7 +21,7 @@ from warpsmith.service.cli.options import Json, Key, OpArgument, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, misuse
 from warpsmith.service.client.progress import build_result_rows, build_result_table, describe_untimed
-from warpsmith.service.documents.figures import format_attack, format_host, format_ratio
+from warpsmith.service.documents.figures import format_attack, format_host, format_ratio, list_kernel_uses
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
@@ -31,7 +31,6 @@ from warpsmith.workers.judging.targets import choose_place
 
 LEVELS = ("compile", "screen", "verify")
 LONGEST_LOG = 4000
-MOST_KERNELS = 12
 
 
 def judge(
@@ -141,16 +140,7 @@ def show(verdict: Verdict) -> None:
 
 def describe_kernels(report: dict[str, Any]) -> list[str]:
     """Describe the GPU resources of each compiled kernel, one line each; nothing for a CPU's."""
-    lines = []
-    for kernel in report.get("kernels", []):
-        if kernel["registers"] is None:
-            continue
-        config = ", ".join(f"{name}={value}" for name, value in kernel.get("config", {}).items())
-        uses = f"{kernel['registers']} registers, {kernel['spills']} bytes spilled, {kernel['shared']} bytes shared"
-        lines.append(f"kernel    {kernel['name']}: {uses}" + (f" ({config})" if config else ""))
-    lines = list(dict.fromkeys(lines))
-    rest = len(lines) - MOST_KERNELS
-    return lines[:MOST_KERNELS] + ([f"kernel    and {rest} more"] if rest > 0 else [])
+    return [f"kernel    {line}" for line in list_kernel_uses(report)]
 
 
 def at_gate(verdict: Verdict) -> str:

@@ -20,6 +20,7 @@ from warpsmith.service.client.progress import describe_outcome, describe_times
 from warpsmith.service.client.trying import (
     ENDS,
     await_try,
+    describe_compiled,
     describe_try,
     find_search_of_op,
     read_candidate_text,
@@ -34,6 +35,7 @@ from warpsmith.workers.llm.reply.parsing import Unreadable
 
 LEVELS = ("compile", "screen", "profile")
 LONGEST = 160
+LONGEST_COMPILED = 1000
 LONGEST_TIMES = 400
 """Characters of a line with a workload's times, those of an op's experts among them."""
 
@@ -83,10 +85,11 @@ def try_file(
     else:
         print_try(found)
     if found.state not in ENDS:
+        away = f"A bundle takes it to a GPU elsewhere: warpsmith bundle {found.search_id} -o DIR. "
+        travels = "" if level == "compile" else away
         raise CommandError(
-            f"the try {found.id} is {found.state} after {wait:g} s: is a judge worker up? warpsmith workers says. A "
-            f"bundle takes it to a GPU elsewhere: warpsmith bundle {found.search_id} -o DIR. warpsmith node "
-            f"{found.node_id} shows it later"
+            f"the try {found.id} is {found.state} after {wait:g} s: is a judge worker up? warpsmith workers says. "
+            f"{travels}warpsmith node {found.node_id} shows it later"
         )
     good = {"screen": found.verdict == "accepted", "compile": found.compiled, "profile": bool(found.profile)}[level]
     raise typer.Exit(DONE if good else FAILED)
@@ -94,6 +97,8 @@ def try_file(
 
 def print_try(found: TryDocument) -> None:
     """Print a try: its verdict as a model would be told it, its times or its table, and what is left of the seconds."""
+    if (compiled := describe_compiled(found)) is not None:
+        tell(clean_line(compiled, LONGEST_COMPILED))
     tell(f"try {found.id}: {describe_try(found)}")
     if found.feedback is not None:
         tell(found.feedback)
@@ -102,7 +107,8 @@ def print_try(found: TryDocument) -> None:
     if found.seconds:
         took = ", ".join(f"{gate} {seconds:.1f} s" for gate, seconds in found.seconds.items() if gate != "exclusive")
         say(f"took {took}")
-    say(f"tries of this search held the device for {found.spent_s:.1f} of {found.limit_s:g} s")
+    if found.level != "compile":
+        say(f"tries of this search held the device for {found.spent_s:.1f} of {found.limit_s:g} s")
 
 
 def node(

@@ -25,7 +25,7 @@ from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.gate import check
 from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.gate.normalise import host_digest
-from warpsmith.workers.gate.tunables import Configuration, Tunables, describe, read_tunables, specialise
+from warpsmith.workers.gate.tunables import TUNE, Configuration, Tunables, describe, read_tunables, specialise
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import carried, compile_service, confined_compiler, triton
@@ -88,6 +88,8 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
         here = job["target"].startswith("cpu") or not interpreted  # nothing is timed on a device that is not here
         if here and job["level"] == "screen" and tier_of(candidate["language"]) != "sandbox":
             tunables = read_tunables(parse(candidate["source"]))
+        if job["level"] == "compile":
+            _note_configurations(candidate, report)
         if tunables is not None and "build" in candidate:
             report.notes.append(
                 f"its build is of the file's own numbers: not swept, judged at {describe(tunables.default)}"
@@ -215,6 +217,16 @@ def _note_carried(came: CarriedBuild, report: Report) -> None:
     report.compilers.update(came["versions"])
     told = ", ".join(f"{name} {number}" for name, number in came["versions"].items())
     report.notes.append(f"compiled where its bundle was written, by {told}")
+
+
+def _note_configurations(candidate: JobCandidate, report: Report) -> None:
+    """Note how many configurations besides the file's own numbers a compilation leaves out."""
+    tunables = None if tier_of(candidate["language"]) == "sandbox" else read_tunables(parse(candidate["source"]))
+    if tunables is not None and (others := len(tunables.configurations) - 1):
+        report.notes.append(
+            f"compiled at the file's own numbers, {describe(tunables.default)}; "
+            f"{others} other configuration{'s' if others > 1 else ''} of {TUNE} not compiled"
+        )
 
 
 def _note_compilers(language: str, report: Report, *, away: bool) -> None:
