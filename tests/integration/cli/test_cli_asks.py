@@ -148,7 +148,10 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(
     assert desk.document("ask", "ak_0")["state"] == "open"
     answer = "def run(x, y, out):\n    pass  # größer\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), encoding="ascii"))
-    assert desk("tell", "ak_0", "-", "--by", "ada")[0].startswith("ask ak_0 is answered: ")
+    told = desk("tell", "ak_0", "-", "--by", "ada")[0]
+    assert told.startswith("ask ak_0 is answered: ")
+    assert "not compiled here: " in told
+    assert "no judge worker is alive" in told
     assert "no open asks" in desk("ask", "sr_seed")[1]
     shown = desk("ask", "ak_0")[0]
     assert shown.endswith(f"--- reply of ada ---\n{answer}\n")
