@@ -16,7 +16,7 @@ from sqlalchemy import select
 from tests.services import migrate
 from tests.support import api_support
 from tests.support.steps_support import OP, SETTINGS, Driver, create
-from tests.support.tried import COMPILED, FAST, RIGHT, Here
+from tests.support.tried import COMPILED, FAST, RIGHT, Here, announce
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, TryRow
@@ -25,7 +25,6 @@ from warpsmith.service.client.trying import describe_compiled
 from warpsmith.service.views.tries import make_try_document
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeDied, JudgeTimeout, JudgeUnfit
-from warpsmith.workers.judging.machine import describe_compilers
 from warpsmith.workers.queue.heartbeat import Worker, beat
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.try_task import perform_try
@@ -48,12 +47,6 @@ def asked_node(db: Database, **changes: Any) -> NodeRow:
     """A node whose code is asked for, in a search of its own."""
     driver = Driver(db, create(db, **changes))
     return driver.until("code").node  # type: ignore[return-value]  # its id and seq are read
-
-
-def announce(db: Database, target: str, now: float, name: str = "judge@here") -> None:
-    """Have a judge worker of a target report in, with what this machine compiles."""
-    worker = Worker(name, "judge", target, 1, 1.0)
-    beat(db, worker, {"slots": 1, "compiles": describe_compilers(target)}, now)
 
 
 def ask(db: Database, node_id: str, level: TryLevel = "screen", now: float = 1000.0) -> str:
@@ -235,8 +228,10 @@ def test_without_the_device_the_processors_judge_compiles(db: Database, tmp_path
         screen = ask_try(session, root, RIGHT, "screen", db.now())[1]
     assert [message.queue for message in messages] == ["compile.cpu-x86_64"]
     assert [message.queue for message in screen] == ["judge.cuda-sm_90"]
-    announce(db, "cuda:sm_90", db.now(), "judge-gpu0@far")
-    again = reconcile_tries(db, db.now() + 20.0, SETTINGS)
+    later = db.now() + 20.0
+    announce(db, "cpu:x86_64", later)
+    announce(db, "cuda:sm_90", later, "judge-gpu0@far")
+    again = reconcile_tries(db, later, SETTINGS)
     assert {(message.attempt_id, message.queue) for message in again if message.attempt_id == row.id} == {
         (row.id, "compile.cuda-sm_90")
     }
