@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from warpsmith.workers.judging import machine
 from warpsmith.workers.judging.machine import describe_compilers
+from warpsmith.workers.queue import celery_app, process
 from warpsmith.workers.queue_names import compile_queue
+from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.compiling import JudgeWorker, choose_queues, describe_lack
 
 SM_90 = "cuda:sm_90"
@@ -65,3 +70,20 @@ def test_a_compile_queue_is_named_after_its_judges() -> None:
     assert compile_queue(SM_90) == "compile.cuda-sm_90"
     with pytest.raises(ValueError, match="expected device and architecture"):
         compile_queue("cuda")
+
+
+@pytest.mark.parametrize(
+    ("queue", "served"),
+    [("judge.cuda-sm_90", ["judge.cuda-sm_90", "compile.cuda-sm_90"]), ("model", ["model"])],
+)
+def test_a_judge_serves_its_compile_queue_too(
+    queue: str, served: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "worker", process.worker)
+    monkeypatch.setattr(celery_app, "Database", MagicMock())
+    monkeypatch.setattr(celery_app, "await_schema", lambda _: None)
+    app = celery_app.make_app(Settings(home=tmp_path))
+    app.amqp.queues.select([queue])
+    celery_app._set_up_worker("judge@here", SimpleNamespace(app=app, concurrency=8, pool_cls=object))
+    assert list(app.amqp.queues.consume_from) == served
+    assert process.worker.slots == 8
