@@ -217,8 +217,9 @@ def _profiles(now: float) -> Select[Any]:
 
 
 def _tries() -> Select[Any]:
-    """Select the tries of candidates by target."""
-    return _leased(TryRow, SearchRow.target).join(SearchRow, SearchRow.id == TryRow.search_id)
+    """Select the tries of candidates by target, but those at level compile, for which no device is to be started."""
+    tries = _leased(TryRow, SearchRow.target).join(SearchRow, SearchRow.id == TryRow.search_id)
+    return tries.where(TryRow.level != "compile")
 
 
 def _reverifications() -> Select[Any]:

@@ -8,6 +8,8 @@ from typing import Any
 from tests.support.steps_support import verdict
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.workers.judging.machine import describe_compilers
+from warpsmith.workers.queue.heartbeat import Worker, beat
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 
@@ -33,6 +35,12 @@ COMPILED = verdict(
     workloads=[],
     compile={"seconds": 1.0, "log": "", "cached": False, "kernels": []},
 )
+
+
+def announce(db: Database, target: str, now: float, name: str = "judge@here") -> None:
+    """Have a judge worker of a target report in, with what this machine compiles."""
+    worker = Worker(name, "judge", target, 1, 1.0)
+    beat(db, worker, {"slots": 1, "compiles": describe_compilers(target)}, now)
 
 
 class Judge:

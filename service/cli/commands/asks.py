@@ -83,7 +83,7 @@ def tell_reply(
     answered_by: Annotated[str | None, typer.Option("--by", help="Who answers; kept with the pool.")] = None,
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the gate's and the compiler's word on code; 0: none.")
-    ] = 15.0,
+    ] = 60.0,
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Send also what cannot be read; where nothing can, the search asks again.")
     ] = False,

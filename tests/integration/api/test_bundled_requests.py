@@ -25,7 +25,7 @@ from tests.integration.steps.test_survivor_profiles import KERNEL, ROW, profiled
 from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import problem
-from tests.support.tried import FAST, RIGHT
+from tests.support.tried import FAST, RIGHT, announce
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, claim_profile, latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, SearchRow, TryRow
@@ -335,6 +335,7 @@ def test_a_try_that_its_host_could_not_judge_ends_and_says_why(client: TestClien
 
 
 def test_a_try_that_only_compiles_stays_and_one_beyond_the_seconds_ends(client: TestClient, db: Database) -> None:
+    announce(db, "cpu:x86_64", time.time())
     search_id, try_id = trying(client, db, "compile")
     problem(client.post(f"/v1/searches/{search_id}/bundles"), 409, "wrong-state")
     late = tried(client, nodes(db, search_id)[0].id)

@@ -14,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.support.api_support import application, seed, served, settings_for
+from tests.support.tried import announce
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.api.auth import create_key
 from warpsmith.service.cli import run
@@ -148,10 +149,21 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(
     assert desk.document("ask", "ak_0")["state"] == "open"
     answer = "def run(x, y, out):\n    pass  # größer\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer.encode()), encoding="ascii"))
-    assert desk("tell", "ak_0", "-", "--by", "ada")[0].startswith("ask ak_0 is answered: ")
+    told = desk("tell", "ak_0", "-", "--by", "ada")[0]
+    assert told.startswith("ask ak_0 is answered: ")
+    assert "not compiled here: " in told
+    assert "no judge worker is alive" in told
     assert "no open asks" in desk("ask", "sr_seed")[1]
     shown = desk("ask", "ak_0")[0]
     assert shown.endswith(f"--- reply of ada ---\n{answer}\n")
+
+
+def test_a_word_that_comes_later_than_the_wait_is_told_where_to_read(desk: Desk, tmp_path: Path) -> None:
+    announce(desk.app.state.service.db, "cpu:x86_64", time.time())
+    reply = tmp_path / "reply.txt"
+    reply.write_text("def run(x, y, out):\n    pass\n")
+    told = desk("tell", "ak_0", str(reply), "--wait", "0.1")[0]
+    assert "not compiled after 0.1 s (--wait): warpsmith node nd_bad shows what ty_" in told
 
 
 def test_what_cannot_be_read_is_sent_as_it_is_where_that_is_asked_for(desk: Desk, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,16 @@ from sqlalchemy import select
 from tests.services import migrate
 from tests.support import api_support
 from tests.support.steps_support import OP, SETTINGS, Driver, create
-from tests.support.tried import COMPILED, FAST, RIGHT, Here
+from tests.support.tried import COMPILED, FAST, RIGHT, Here, announce
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow, TryRow
 from warpsmith.service.cli import run
+from warpsmith.service.client.trying import describe_compiled
+from warpsmith.service.views.tries import make_try_document
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeDied, JudgeTimeout, JudgeUnfit
+from warpsmith.workers.queue.heartbeat import Worker, beat
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.try_task import perform_try
 from warpsmith.workers.search.budget import TRY_SECONDS
@@ -99,6 +103,7 @@ def test_spent_seconds_refuse_a_try_and_not_one_that_only_compiles(db: Database,
     perform_try(here, waiting)  # it was asked for before they were spent
     assert here.double.jobs == []
     assert (tried(db, waiting).state, "10 device seconds" in str(tried(db, waiting).reason)) == ("failed", True)
+    announce(db, "cpu:x86_64", db.now())
     free = ask(db, node.id, "compile", now=db.now())
     perform_try(here, free)
     assert (tried(db, free).state, tried(db, free).gate) == ("done", "compile")
@@ -113,6 +118,7 @@ def test_few_tries_of_a_search_wait_at_once_and_none_of_one_that_ended(db: Datab
     waiting = [ask(db, node.id) for _ in range(MOST_OPEN)]
     with pytest.raises(WrongState, match=f"fewer than {MOST_OPEN}"):
         ask(db, node.id)
+    announce(db, "cpu:x86_64", 1000.0)
     ask(db, node.id, "compile")  # each answer asks for one: they count apart
     assert claim_try(db, waiting[1], "me", 30.0, 1001.0) is not None
     steps.cancel(db, search_of(db, node.id).id, 1001.0)
@@ -190,6 +196,49 @@ def test_a_verdict_that_was_made_without_the_device_is_dropped(db: Database, tmp
 def test_a_search_that_was_deleted_meanwhile_stops_no_round(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciling, "_searches", lambda *_: ["sr_gone"])
     assert reconciling.reconcile(db, 1000.0, SETTINGS) == []
+
+
+def create_for_gpu(db: Database, language: str) -> str:
+    """Create a search for sm_90 in agent mode; returns its root."""
+    search_id = steps.create_search(
+        db,
+        OP,
+        Target.parse("cuda:sm_90"),
+        language=language,
+        now=db.now(),
+        policy={"name": "idea_beam"},
+        budget={},
+        model={"provider": "agent"},
+    )
+    with db.reading() as session:
+        return session.scalars(select(NodeRow.id).where(NodeRow.search_id == search_id)).one()
+
+
+def test_without_the_device_the_processors_judge_compiles(db: Database, tmp_path: Path) -> None:
+    root = create_for_gpu(db, "cuda")
+    with pytest.raises(WrongState, match="no judge worker is alive, expected a judge worker that compiles cuda for"):
+        ask(db, root, "compile", now=db.now())
+    lacking = {"cuda": {"cuda": ["cuda-core is not installed: pip install it"]}}
+    beat(db, Worker("judge@here", "judge", "cpu:x86_64", 1, 1.0), {"compiles": lacking}, db.now())
+    with pytest.raises(WrongState, match="judge@here: cuda-core is not installed"):
+        ask(db, root, "compile", now=db.now())
+    announce(db, "cpu:x86_64", db.now())
+    with db.writing() as session:
+        row, messages = ask_try(session, root, RIGHT, "compile", db.now())
+        screen = ask_try(session, root, RIGHT, "screen", db.now())[1]
+    assert [message.queue for message in messages] == ["compile.cpu-x86_64"]
+    assert [message.queue for message in screen] == ["judge.cuda-sm_90"]
+    later = db.now() + 20.0
+    announce(db, "cpu:x86_64", later)
+    announce(db, "cuda:sm_90", later, "judge-gpu0@far")
+    again = reconcile_tries(db, later, SETTINGS)
+    assert {(message.attempt_id, message.queue) for message in again if message.attempt_id == row.id} == {
+        (row.id, "compile.cuda-sm_90")
+    }
+    held = COMPILED | {"seconds": {"screen": 2.0, "exclusive": 2.0}}  # the interpreter's check holds the processor
+    perform_try(Here(db, held, tmp_path), row.id)  # type: ignore[arg-type] # a verdict with other seconds
+    assert (tried(db, row.id).state, tried(db, row.id).device_s) == ("done", 0.0)
+    assert search_of(db, root).try_seconds == 0.0
 
 
 @pytest.fixture
@@ -297,5 +346,77 @@ def test_a_real_judge_tries_a_real_candidate(tmp_path: Path) -> None:
         assert screened.device_s > 0
         assert profiled.document["profile"]["rows"], profiled.reason
         assert search_of(here.db, root).try_seconds == pytest.approx(sum(tried(here.db, each).device_s for each in ids))
+    finally:
+        here.close()
+
+
+PLUS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def plus(x, y, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    m = i < n
+    tl.store(o + i, tl.load(x + i, m) + tl.load(y + i, m), m)
+
+
+def run(x, y, out):
+    plus[(triton.cdiv(out.numel(), 256),)](x, y, out, out.numel(), B=256)
+"""
+"""It forgets the relu: Triton's interpreter finds it."""
+
+SPILLS = '''from kernels_db.runtime import cuda
+
+BLOCK = 1024
+TUNE = {"BLOCK": [256, 512, 1024]}
+
+kernels = cuda.compile(r"""
+extern "C" __global__ void __launch_bounds__(1024, 2)
+spills(const float* x, const float* y, float* out, long long n) {
+    float a[96], s = 0.f;
+    const long long t = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    #pragma unroll
+    for (int i = 0; i < 96; i++) a[i] = x[(t + i) % n] * (i + 1);
+    __syncthreads();
+    #pragma unroll
+    for (int i = 95; i >= 0; i--) s = s * a[i] + a[95 - i];
+    if (t < n) out[t] = fmaxf(x[t] + y[t] + s, 0.f);
+}
+""")
+
+
+def run(x, y, out):
+    kernels.spills[(out.numel() + BLOCK - 1) // BLOCK, BLOCK](x, y, out, out.numel())
+'''
+
+
+@pytest.mark.alone
+@pytest.mark.nightly
+def test_a_processors_judge_says_what_code_for_a_gpu_compiles_to(tmp_path: Path) -> None:
+    app = api_support.application(api_support.settings_for(tmp_path))
+    here = WorkerProcess(Settings(home=tmp_path))
+    try:
+        db = here.db = app.state.service.db
+        announce(db, "cpu:x86_64", db.now())
+        roots = {language: create_for_gpu(db, language) for language in ("cuda", "triton")}
+        with db.writing() as session:
+            asked = [
+                ask_try(session, roots[language], source, "compile", db.now())[0].id
+                for language, source in (("cuda", SPILLS), ("cuda", SPILLS.replace("n)", "m)")), ("triton", PLUS))
+            ]
+        for try_id in asked:
+            perform_try(here, try_id)
+        with db.reading() as session:
+            spilled, refused, wrong = (make_try_document(session, session.get_one(TryRow, try_id)) for try_id in asked)
+        said = describe_compiled(spilled)
+        assert said is not None, spilled.reason
+        assert re.match(r"compiles for sm_90: spills: 32 registers, [1-9]\d* bytes spilled, 0 bytes shared", said), said
+        assert "BLOCK=1024; 2 other configurations of TUNE not compiled" in str(spilled.reason)
+        assert (refused.verdict, refused.gate, describe_compiled(refused)) == ("rejected", "compile", None)
+        assert "undefined" in str(refused.feedback)
+        assert (wrong.verdict, wrong.gate, wrong.device_s) == ("rejected", "screen", 0.0)
+        assert str(describe_compiled(wrong)).startswith("compiles for sm_90: plus: ")
+        assert "wrong value" in str(wrong.feedback)
     finally:
         here.close()
