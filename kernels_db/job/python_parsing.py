@@ -1,34 +1,40 @@
 """Parse Python where other threads may parse: the one place of Warpsmith that makes trees of `ast`.
 
 CPython before 3.11.8 counts the depth of the tree that it makes once for all threads of a process (gh-106905). Where
-the garbage collector runs a finaliser meanwhile, and the finaliser lets another thread parse, one of the two raises
-`SystemError: AST constructor recursion depth mismatch`. There a lock lets one thread parse at a time. Compiling source
-or a tree makes no tree: it needs no lock. A library that parses by itself is outside the lock.
+the garbage collector runs a finaliser meanwhile, and the finaliser parses or lets another thread parse, the tree that
+is then finished is thrown away: `SystemError: AST constructor recursion depth mismatch`. Here it is made again. No lock
+is held: a finaliser would wait for another's lock with this one held, and so would a fork. Compiling source or a tree
+makes no tree of `ast`. A library that parses by itself has to see to it itself.
 """
 
 import ast
-import contextlib
-import os
-import sys
-import threading
+from typing import Literal
 
-_FAULTY = sys.version_info < (3, 11, 8)
-# Reentrant: a finaliser that parses must not wait for its own thread.
-_LOCK = threading.RLock()
-_one_at_a_time: contextlib.AbstractContextManager[object] = _LOCK if _FAULTY else contextlib.nullcontext()
+MOST_TRIES = 20
+"""How often a tree is made: each time another parse must have begun and ended meanwhile."""
 
-if _FAULTY:
-    # A child that was forked while another thread parsed would wait for that thread, which it does not have.
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+_FAULT = "AST constructor recursion depth mismatch"
 
 
 def parse_module(source: str, filename: str = "<unknown>") -> ast.Module:
     """Parse the source of a module. Raises SyntaxError, ValueError, RecursionError, MemoryError."""
-    with _one_at_a_time:
-        return ast.parse(source, filename)
+    found = _parse(source, filename, "exec")
+    assert isinstance(found, ast.Module)
+    return found
 
 
 def parse_expression(text: str) -> ast.expr:
     """Parse the text of one expression. Raises as `parse_module` does."""
-    with _one_at_a_time:
-        return ast.parse(text, mode="eval").body
+    found = _parse(text, "<unknown>", "eval")
+    assert isinstance(found, ast.Expression)
+    return found.body
+
+
+def _parse(source: str, filename: str, mode: Literal["exec", "eval"]) -> ast.AST:
+    for tries in range(1, MOST_TRIES + 1):
+        try:
+            return ast.parse(source, filename, mode)
+        except SystemError as error:
+            if _FAULT not in str(error) or tries == MOST_TRIES:
+                raise
+    raise AssertionError("the last try returns or raises")

@@ -80,7 +80,14 @@ def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]
 
 
 def refuse_formats(kernel: ExportedKernel) -> dict[str, list[FieldError]]:
-    """Return why `make_archive` refuses a kernel, by the names of the formats that have no room for it."""
+    """Return why an export of a kernel alone is refused, by the names of the formats that do not hold it.
+
+    A kernel that is not exportable is refused by all of them.
+    """
+    try:
+        check_exportable({"path.kernel_id": kernel.id}, [kernel])
+    except InvalidInput as error:
+        return {form.name: list(error.errors) for form in FORMATS}
     refused = {form.name: form.refusal(kernel) for form in FORMATS}
     return {name: _list_fields(error) for name, error in refused.items() if error is not None}
 

@@ -255,3 +255,27 @@ def test_an_export_has_the_name_that_is_asked_for(client: TestClient) -> None:
     for params in ({"name": "torch"}, {"name": "warpsmith_watch"}, {"name": "warpsmith_a", "format": "library"}):
         refused = problem(client.get("/v1/kernels/kn_0/export", params=params), 422, "invalid-input")
         assert fields(refused) == ["query.name"]
+
+
+def check_offers(client: TestClient) -> None:
+    """Check that the document of a kernel offers the formats that its export answers in, and refuses the others."""
+    found = client.get("/v1/kernels/kn_0").json()
+    answers = {form: client.get("/v1/kernels/kn_0/export", params={"format": form}) for form in FORMATS}
+    assert [form["name"] for form in found["formats"]] == [name for name in FORMATS if answers[name].status_code == 200]
+    assert {form["name"]: [error["field"] for error in form["errors"]] for form in found["refused_formats"]} == {
+        name: fields(each.json()) for name, each in answers.items() if each.status_code == 422
+    }
+
+
+def test_a_kernel_that_no_export_may_hold_is_offered_in_none(client: TestClient) -> None:
+    with database(client).writing() as session:
+        session.get_one(KernelRow, "kn_0").source += "\nSECOND = 2\n"
+    check_offers(client)
+    assert client.get("/v1/kernels/kn_0").json()["formats"] == []
+
+
+def test_a_kernel_whose_spec_is_refused_is_offered_where_it_is_taken_as_it_is(client: TestClient) -> None:
+    with database(client).writing() as session:
+        op = session.get_one(OpRow, session.get_one(KernelRow, "kn_0").op_id)
+        op.spec = {**op.spec, "axes": {"half": {"type": "of a later version"}}}
+    check_offers(client)

@@ -914,3 +914,38 @@ def test_results_of_8_bits_are_asked_too() -> None:
     for factor, wrong in ((3.0, False), (2.0, True)):
         oracle = oracle_of(reference, where, lambda x, factor=factor: (x * factor).to(torch.float8_e4m3fn))
         assert worst_of(oracle).failed == wrong
+
+
+def in_a_narrow_chain(x: Tensor) -> Tensor:
+    total = torch.zeros(x.shape[0], dtype=x.dtype)
+    for column in x.T:
+        total = total + column
+    return total
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "candidate"),
+    [
+        (257, "bfloat16", in_a_narrow_chain),
+        (1021, "float16", in_a_narrow_chain),
+        (1021, "float16", lambda x: x[:, :-1].sum(-1)),
+        (4099, "bfloat16", lambda x: x[:, :-1].sum(-1)),
+    ],
+    ids=["a chain of 257", "a chain of 1021", "1020 of 1021", "4098 of 4099"],
+)
+def test_what_the_norm_of_one_16_bit_result_may_pass_is_found(columns: int, dtype: str, candidate: Candidate) -> None:
+    """The norm limit of a single result is wide: now and then all questions of a verification pass these."""
+    where = workload("sum", "test", [tensor("x", (1, columns), dtype=dtype)], [output("y", (1,), dtype=dtype)])
+    assert worst_of(oracle_of("def run(x):\n    return x.sum(-1)\n", where, candidate), 400).failed
+
+
+def test_a_tree_of_one_16_bit_result_passes() -> None:
+    where = workload("sum", "test", [tensor("x", (1, 257), dtype="float16")], [output("y", (1,), dtype="float16")])
+
+    def in_a_tree(x: Tensor) -> Tensor:
+        while x.shape[1] > 1:
+            x = torch.nn.functional.pad(x, (0, x.shape[1] % 2))
+            x = x[:, ::2] + x[:, 1::2]
+        return x[:, 0]
+
+    assert not worst_of(oracle_of("def run(x):\n    return x.sum(-1)\n", where, in_a_tree), 100).failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import re
 import time
@@ -559,3 +560,22 @@ def test_a_long_mechanism_of_a_shown_kernel_is_cut_after_a_sentence() -> None:
     assert first_sentences("One. Two; three.\nFour", 16) == "One. Two; three."
     assert first_sentences("One is long. Two", 3) == "One is long."
     assert first_sentences("", 3) == ""
+
+
+@pytest.mark.parametrize(
+    ("measured", "named"),
+    [
+        (("decode", "prefill"), "each bench workload"),
+        (("decode", "prefill", "ragged"), "each workload"),
+        (("decode",), "`decode`"),
+    ],
+)
+def test_one_limit_is_told_of_the_workloads_that_have_it_and_of_no_other(measured: tuple[str, ...], named: str) -> None:
+    """A test workload is not measured, and one that is smaller may have another limit."""
+    asked = SCENARIOS["code_cpp_root"]
+    baselines = copy.deepcopy(asked.baselines)
+    assert baselines is not None
+    entry = baselines["workloads"][0]
+    baselines["workloads"] = [{**entry, "id": name} for name in measured]
+    *_, line = facts.tolerance_lines(asked.op, asked.workloads, baselines)
+    assert line.split(":")[0] == named

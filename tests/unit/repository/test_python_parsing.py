@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -117,3 +118,81 @@ def test_a_thread_may_parse_while_another_does(parse: Callable[[str], object]) -
     assert isinstance(tree, ast.AST)
     assert sum(isinstance(node, ast.Call) for node in ast.walk(tree)) == 2000
     assert len(PARSED) == 1
+
+
+class Parses:
+    """A cycle whose finaliser parses where the collector runs: in the thread that parses."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        PARSED.append(isinstance(parse_module("x"), ast.Module))
+
+
+def test_a_finaliser_may_parse_while_its_own_thread_does() -> None:
+    PARSED.clear()
+    gc.collect()
+    gc.disable()
+    Parses()
+    gc.enable()
+    assert len(parse_module(TERMS).body) == 1
+    assert PARSED == [True]
+
+
+class WaitsForTheFork:
+    """A cycle whose finaliser says that its thread parses, and then waits until a process was forked."""
+
+    def __init__(self, parses: threading.Event, forked: threading.Event) -> None:
+        self.itself, self.parses, self.forked = self, parses, forked
+
+    def __del__(self) -> None:
+        self.parses.set()
+        PARSED.append(self.forked.wait(3))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python warns of a fork beside threads")
+def test_a_fork_waits_for_no_thread_that_parses_and_its_child_parses() -> None:
+    """A finaliser or a warning may wait for a lock that a fork holds already, as logging's: both would wait forever."""
+    PARSED.clear()
+    parses, forked = threading.Event(), threading.Event()
+
+    def parse_beside_the_fork() -> None:
+        gc.collect()
+        gc.disable()
+        WaitsForTheFork(parses, forked)
+        gc.enable()
+        parse_module(TERMS)
+
+    thread = threading.Thread(target=parse_beside_the_fork, daemon=True)
+    thread.start()
+    assert parses.wait(60)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if parse_module("x + 1").body else 1)
+    forked.set()
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join(60)
+    assert PARSED == [True]
+
+
+def test_another_system_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[str] = []
+
+    def parse(*_: object, **__: object) -> ast.Module:
+        raised.append("once")
+        raise SystemError("another")
+
+    monkeypatch.setattr(ast, "parse", parse)
+    with pytest.raises(SystemError, match="another"):
+        parse_module("x")
+    assert raised == ["once"]
+
+
+def test_a_fault_that_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: object, **__: object) -> ast.Module:
+        raise SystemError("AST constructor recursion depth mismatch (before=12, after=-673)")
+
+    monkeypatch.setattr(ast, "parse", parse)
+    with pytest.raises(SystemError, match="mismatch"):
+        parse_expression("x")

@@ -274,7 +274,7 @@ def tolerance_lines(
     """Say what counts as right, with the measured numbers where the baselines were measured.
 
     `brief`: those in one line, from the smallest to the largest; else a line for each workload, or one where their
-    limits are the same.
+    limits are the same, which names those that were measured: another size may have another limit.
     """
     exact = [part.name for part in op.outputs if part.check.kind == "exact"]
     lines = [f"`{name}`: every element equal to the reference's" for name in exact]
@@ -294,7 +294,10 @@ def tolerance_lines(
     }
     if errors and (brief or len({significant(limit) for limit, _ in errors.values()}) == 1):
         limits, eager = ([one for one in found if one is not None] for found in zip(*errors.values(), strict=True))
-        lines.append(f"{'by' if brief else 'each'} workload: {_error_line(limits, eager)}")
+        timed = {workload["id"] for workload in resolved.values() if workload["role"] == "bench"}
+        every = "workload" if errors.keys() == resolved.keys() else "bench workload"
+        named = f"each {every}" if errors.keys() >= timed else ", ".join(f"`{name}`" for name in errors)
+        lines.append(f"{'by workload' if brief else named}: {_error_line(limits, eager)}")
     elif errors:
         lines += [
             f"`{name}`: {_error_line([limit], [] if eager is None else [eager])}"
