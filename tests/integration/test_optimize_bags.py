@@ -74,6 +74,21 @@ def test_a_dlrm_calls_one_operator_and_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert fast.compare(*inputs).agrees
 
 
+def test_a_report_says_in_a_line_why_bags_are_not_grouped_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bags, "operator_on", lambda _: None)
+    model, inputs = recommender(6)
+    for _ in range(2):  # the second time by code of Inductor's cache
+        torch._dynamo.reset()
+        fast = warpsmith.optimize(model, kernels=[])
+        with torch.no_grad():
+            torch.testing.assert_close(fast(*inputs), model(*inputs))
+        told = [line.strip() for line in fast.report().splitlines() if "embedding_bags" in line]
+        assert told == [
+            "embedding_bags at tables: 0, 1, 2, 3 (bags of 4 calls): Inductor's code stays: "
+            "bags are grouped on GPUs of NVIDIA's, found cpu"
+        ]
+
+
 @pytest.mark.nightly
 def test_bags_that_are_not_faster_together_stay_with_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "ratio_with_interval", lambda *_: (0.5, (0.4, 0.6)))

@@ -24,14 +24,19 @@ Model = Callable[..., torch.Tensor]
 ROWS, WIDTH, BATCH = 20, 8, 4
 
 
-def rewritten(model: Model, *inputs: torch.Tensor) -> tuple[list[Any], list[str]]:
-    """The plans that were found, and the operators of the rewritten graph, which computes what the model does."""
+def rewritten(model: Model, *inputs: torch.Tensor, stays: list[str] | None = None) -> tuple[list[Any], list[str]]:
+    """The plans that were found, and the operators of the rewritten graph, which computes what the model does.
+
+    stays: is given why each bag is in none of them.
+    """
     plans: list[Any] = []
     operators: list[str] = []
 
     def backend(graph: fx.GraphModule, given: list[Any]) -> fx.GraphModule:
         traced = inductor.operators_of(graph, given)
-        regions = bags.find(traced.graph)
+        regions, left = bags.find(traced.graph)
+        if stays is not None:
+            stays.extend(left.values())
         put(traced.graph, regions)
         traced.recompile()
         plans.extend(region.kernel.plan for region in regions if isinstance(region, BagRegion))
@@ -167,13 +172,32 @@ def sums_of_embeddings(i: torch.Tensor, offsets: torch.Tensor, dense: torch.Tens
     return torch.cat([F.embedding(i.view(5, 2), each).sum(1) for each in (dense, dense + 1)], 1)
 
 
+def never_concatenated(i: torch.Tensor, offsets: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+    return F.embedding_bag(i, dense, offsets) + F.embedding_bag(i, dense + 1, offsets)
+
+
+ELSEWHERE, ALONE = "its result is also read elsewhere", "no other bag is left to write in one launch with it"
+NOT_ROWS = "what it is concatenated with lies otherwise than in rows, each for a bag, of known width"
+
+
 @pytest.mark.parametrize(
-    "model", [alone, read_elsewhere, element_by_element, in_float64, columns_of_a_table, sums_of_embeddings]
+    ("model", "why"),
+    [
+        (alone, [ALONE]),
+        (read_elsewhere, [ELSEWHERE, ALONE]),
+        (element_by_element, [NOT_ROWS] * 2),
+        (in_float64, ["its result is float64, expected float32 or bfloat16 or float16"] * 2),
+        (columns_of_a_table, ["its table is not contiguous, or its sizes vary"] * 2),
+        (never_concatenated, ["its result is not concatenated with those of other bags"] * 2),
+        (sums_of_embeddings, []),
+    ],
 )
-def test_what_is_otherwise_stays_with_inductor(model: Model) -> None:
-    plans, operators = rewritten(model, indices(10), OFFSETS, torch.randn(ROWS, WIDTH))
+def test_what_is_otherwise_stays_with_inductor_and_each_bag_says_why(model: Model, why: list[str]) -> None:
+    stays: list[str] = []
+    plans, operators = rewritten(model, indices(10), OFFSETS, torch.randn(ROWS, WIDTH), stays=stays)
     assert plans == []
     assert str(bag_kernel.operator) not in operators
+    assert stays == why
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -184,12 +208,15 @@ def test_a_bag_of_another_dtype_of_indices_than_the_most_is_copied_into_its_plac
         own = [(i.int(), offsets.int()) if at == place else (i, offsets) for at in range(3)]
         return torch.cat([F.embedding_bag(i, t, o) for t, (i, o) in zip(by_place, own, strict=True)], 1)
 
-    (plan,), _ = rewritten(model, indices(10), OFFSETS)
+    stays: list[str] = []
+    (plan,), _ = rewritten(model, indices(10), OFFSETS, stays=stays)
     assert modes(plan) == ["copy" if at == place else "mean" for at in range(3)]
+    assert stays == ["its indices are int32, those of most bags beside it int64"]
 
 
 def region(model: Model, *inputs: torch.Tensor) -> BagRegion:
-    (found,) = bags.find(inductor.operators(model, inputs))
+    (found,), left = bags.find(inductor.operators(model, inputs))
+    assert left == {}
     assert isinstance(found, BagRegion)
     return found
 

@@ -5,8 +5,8 @@ copies all of them into one tensor. What else is concatenated with the bags (the
 operator as well. The graph is of operators, as Inductor's pass is given it.
 
 A bag stays with Inductor where anything else reads what it computes, where its table is not contiguous, or where its
-dtypes are none of those for which `bag_kernel` computes what PyTorch does. So do sums and means of `nn.Embedding`:
-Inductor has loops for them that add in an order of their own.
+dtypes are none of those for which `bag_kernel` computes what PyTorch does: `find` says why. So do sums and means of
+`nn.Embedding`: Inductor has loops for them that add in an order of their own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _BAGS = (_aten._embedding_bag.default, _aten._embedding_bag_forward_only.default
 _VIEWS = (_aten.reshape.default, _aten.view.default, _aten.unsqueeze.default, _aten.squeeze.dim)
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32)
+_ELSEWHERE = "its result is not concatenated with those of other bags"
 FEWEST = 2
 """Bags of a concatenation."""
 MOST_COLUMNS = 4096
@@ -64,13 +65,52 @@ def operator_on(device: torch.device) -> str | None:
     return NAME
 
 
-def find(graph: fx.Graph) -> list[Region]:
-    """Find the concatenations of several embedding bags in a graph of operators."""
-    return [
-        region
-        for node in graph.nodes
-        if node.op == "call_function" and node.target is _aten.cat.default and (region := _region(node)) is not None
-    ]
+def ungrouped(device: torch.device) -> str:
+    """Return why bags are not grouped on a device for which `operator_on` has no operator."""
+    if importlib.util.find_spec("triton") is None:
+        return "bags are grouped where Triton is installed, and it is not"
+    found = "a GPU of AMD's" if device.type == "cuda" else device.type
+    return f"bags are grouped on GPUs of NVIDIA's, found {found}"
+
+
+class _Stays(Exception):  # noqa: N818 - named for what happens
+    """A bag, or a concatenation with its bags, stays with Inductor; the message says why."""
+
+
+def find(graph: fx.Graph, ungrouped: str = "") -> tuple[list[Region], dict[fx.Node, str]]:
+    """Find the concatenations of several embedding bags in a graph of operators.
+
+    Returns them, and each embedding bag that is in none, with the reason. ungrouped: the reason for all of them.
+    """
+    calls = [node for node in graph.nodes if node.op == "call_function" and node.target in _BAGS]
+    if ungrouped or not calls:
+        return [], dict.fromkeys(calls, ungrouped)
+    regions: list[Region] = []
+    stays: dict[fx.Node, str] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is _aten.cat.default:
+            sources = [_source(piece, node) for piece in _given(node)["tensors"]]
+            try:
+                regions.append(_region(node, sources, stays))
+            except _Stays as why:
+                stays = {call: str(why) for each in sources if (call := each.bag) is not None} | stays
+    inside = {node for region in regions for node in region.match.nodes}
+    return regions, {call: stays.get(call, _ELSEWHERE) for call in calls if call not in inside}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a piece of a concatenation is a view of: `through` are the views. own: nothing else reads any of them."""
+
+    node: fx.Node
+    through: tuple[fx.Node, ...]
+    own: bool
+
+    @property
+    def bag(self) -> fx.Node | None:
+        """The embedding bag of which it is a result."""
+        call = self.node.args[0] if self.node.target is operator.getitem else None
+        return call if isinstance(call, fx.Node) and call.target in _BAGS else None
 
 
 @dataclass(frozen=True)
@@ -101,35 +141,49 @@ class _Rows:
         return Part(self.mode, table, self.width, indices, offsets, weights, *bags)
 
 
-def _region(cat: fx.Node) -> Region | None:
-    """Return the place of a concatenation; None where it is none of several bags, or not as the operator writes it."""
+def _region(cat: fx.Node, sources: Sequence[_Source], stays: dict[fx.Node, str]) -> Region:
+    """Return the place of a concatenation. Raises _Stays; `stays` is told of each of its bags that stays by itself."""
     from .bag_kernel import Plan  # noqa: PLC0415 - as above
 
     given = _given(cat)
     value: torch.Tensor = cat.meta["val"]
     axis = given["dim"] % value.dim()
     pieces: list[fx.Node] = list(given["tensors"])
-    if value.dtype not in _DTYPES or axis > 1 or not _alike(value, pieces, stacked=axis == 0):
-        return None
-    rows = [_rows(piece, cat) for piece in pieces]
+    if value.dtype not in _DTYPES:
+        raise _Stays(f"its result is {_short(value.dtype)}, expected {_either(_DTYPES)}")
+    if axis > 1 or not _alike(value, pieces, stacked=axis == 0):
+        raise _Stays("what it is concatenated with lies otherwise than in rows, each for a bag, of known width")
+    rows = [_rows(piece, source, stays) for piece, source in zip(pieces, sources, strict=True)]
     for name in ("indices", "offsets"):  # of one dtype, as the kernel takes them: that of the most, others stay
         dtypes = [_dtype(getattr(each, name)) for each in rows]
         counts = Counter(dtype for dtype in dtypes if dtype is not None)
         most = max(counts, key=counts.__getitem__, default=None)
-        rows = [
-            each if dtype in (most, None) else _copy(piece)
-            for piece, each, dtype in zip(pieces, rows, dtypes, strict=True)
-        ]
-    bags = sum(each.mode in ("sum", "mean", "max") for each in rows)
-    if bags < FEWEST or any(not 0 < each.width <= MOST_COLUMNS for each in rows) or not _one_role(rows):
-        return None
+        for at, (source, dtype) in enumerate(zip(sources, dtypes, strict=True)):
+            if dtype not in (most, None):
+                rows[at] = _copy(pieces[at])
+                if source.bag is not None:
+                    stays[source.bag] = f"its {name} are {_short(dtype)}, those of most bags beside it {_short(most)}"
+    if sum(each.mode in ("sum", "mean", "max") for each in rows) < FEWEST:
+        raise _Stays("no other bag is left to write in one launch with it")
+    if any(not 0 < each.width <= MOST_COLUMNS for each in rows):
+        raise _Stays(f"a piece of the concatenation has no columns, or more than {MOST_COLUMNS}")
+    if not _one_role(rows):
+        raise _Stays("a tensor is indices of one bag and offsets of another")
     inputs: dict[fx.Node, int] = {}
     plan = Plan(tuple(each.part(inputs) for each in rows), axis == 0)
     if any(inductor.sized(node.meta["val"]) is None for node in inputs):
-        return None
+        raise _Stays("sizes of what it reads are not known")
     inside = {cat}.union(*(each.nodes for each in rows))
     nodes = tuple(node for node in cat.graph.nodes if node in inside)
     return BagRegion(Bags(plan), match.Match(tuple(inputs), (cat,), nodes))
+
+
+def _short(dtype: torch.dtype | None) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _either(dtypes: Sequence[torch.dtype]) -> str:
+    return " or ".join(map(_short, dtypes))
 
 
 def _given(node: fx.Node) -> dict[str, Any]:
@@ -169,19 +223,27 @@ def _copy(piece: fx.Node) -> _Rows:
     return _Rows("copy", math.prod(piece.meta["val"].shape[1:]), piece)
 
 
-def _rows(piece: fx.Node, cat: fx.Node) -> _Rows:
-    """Return what a piece of a concatenation is made of: rows of a table that nothing else reads, or itself."""
-    source, user, through = piece, cat, []
-    while source.target in _VIEWS and list(source.users) == [user] and _keeps_bags(source):
+def _source(piece: fx.Node, cat: fx.Node) -> _Source:
+    """Return what a piece of a concatenation is a view of, with the same bags."""
+    source, user, through, own = piece, cat, [], list(piece.users) == [cat]
+    while source.target in _VIEWS and _keeps_bags(source):
         through.append(source)
         source, user = source.all_input_nodes[0], source
+        own = own and list(source.users) == [user]
+    return _Source(source, tuple(through), own)
+
+
+def _rows(piece: fx.Node, source: _Source, stays: dict[fx.Node, str]) -> _Rows:
+    """Return what a piece of a concatenation is made of: rows of a table that nothing else reads, or itself."""
     found = None
-    if list(source.users) == [user]:
-        if source.target is operator.getitem:
+    if source.bag is not None:
+        try:
             found = _bag(source)
-        elif source.target is _aten.embedding.default:
-            found = _row(source)
-    return _copy(piece) if found is None else replace(found, nodes=(*found.nodes, *through))
+        except _Stays as why:
+            stays[source.bag] = str(why)
+    elif source.own and source.node.target is _aten.embedding.default:
+        found = _row(source.node)
+    return _copy(piece) if found is None else replace(found, nodes=(*found.nodes, *source.through))
 
 
 def _keeps_bags(view: fx.Node) -> bool:
@@ -190,22 +252,28 @@ def _keeps_bags(view: fx.Node) -> bool:
     return source.dim() > 1 and _same(source.shape[0], view.meta["val"].shape[0])
 
 
-def _bag(result: fx.Node) -> _Rows | None:
-    """Return the embedding bag whose first result this is, if that alone is read and the kernel takes it."""
-    call = result.args[0]
-    if not isinstance(call, fx.Node) or call.target not in _BAGS or list(call.users) != [result] or result.args[1] != 0:
-        return None
+def _bag(source: _Source) -> _Rows:
+    """Return the embedding bag whose first result this is. Raises _Stays where not that alone is read, by what it is
+    concatenated to, or the kernel does not take it.
+    """
+    result, call = source.node, source.bag
+    assert call is not None
+    if not source.own or list(call.users) != [result] or result.args[1] != 0:
+        raise _Stays("its result is also read elsewhere")
     given = _given(call)
     table, weights = given["weight"], given["per_sample_weights"]
     (indices, first), (offsets, second) = _unlaid(given["indices"]), _unlaid(given["offsets"])
     nodes = [call, result, *first, *second]
-    if not _table(table) or any(not _list_of(node, _INTEGERS) for node in (indices, offsets)):
-        return None
+    if not _table(table):
+        raise _Stays("its table is not contiguous, or its sizes vary")
+    for name, node in (("indices", indices), ("offsets", offsets)):
+        if not _list_of(node, _INTEGERS):
+            raise _Stays(f"its {name} are {_short(_dtype(node))}, expected {_either(_INTEGERS)}")
     if weights is not None:
         weights, third = _unlaid(weights)
         nodes += third
         if not _list_of(weights, (table.meta["val"].dtype,)):
-            return None
+            raise _Stays(f"its weights are {_short(_dtype(weights))}, its table {_short(_dtype(table))}")
     mode: Mode = ("sum", "mean", "max")[given["mode"]]
     found = _Rows(mode, table.meta["val"].shape[1], table, indices, offsets, weights)
     found = replace(found, padding=given["padding_idx"], last=given["include_last_offset"])

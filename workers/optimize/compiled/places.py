@@ -9,7 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -134,12 +134,8 @@ class Region:
 
     @property
     def where(self) -> str:
-        """The modules around it where the graph has their names, otherwise its result's: "layers.0: norm, q_proj"."""
-        stacks = [node.meta.get("nn_module_stack") for node in self.match.nodes]
-        names = [_plain(str(list(stack.values())[-1][0])) for stack in stacks if stack]
-        if not names:
-            return self.match.outputs[0].name
-        return _joined([name.split(".") for name in dict.fromkeys(names)])
+        """See `modules_of`; its result's name where the graph names none."""
+        return modules_of(self.match.nodes) or self.match.outputs[0].name
 
     @property
     def written(self) -> list[tuple[fx.Node, fx.Node]]:
@@ -209,12 +205,23 @@ def _joined(paths: Sequence[list[str]]) -> str:
     return ": ".join(part for part in (".".join(common), ", ".join(filter(None, rest))) if part)
 
 
+def modules_of(nodes: Sequence[fx.Node]) -> str:
+    """Return the modules around nodes, "layers.0: norm, q_proj"; empty where the graph has no names of any."""
+    stacks = [node.meta.get("nn_module_stack") for node in nodes]
+    names = [_plain(str(list(stack.values())[-1][0])) for stack in stacks if stack]
+    return _joined([name.split(".") for name in dict.fromkeys(names)]) if names else ""
+
+
 @dataclass
 class Found:
-    """What was found in a graph: the regions, and those where sizes keep the op out, with the reason."""
+    """What was found in a graph: the regions, and those where sizes keep the op out, with the reason.
+
+    bags: embedding bags that are in none, with the reason.
+    """
 
     regions: list[Region]
     misses: list[tuple[Region, str]]
+    bags: dict[fx.Node, str] = field(default_factory=dict)
 
     def on(self, before: fx.Graph, graph: fx.Graph) -> Found | None:
         """Return the same on a copy of the graph in which it was found; None where it is no copy."""
@@ -222,7 +229,9 @@ class Found:
             return None
         moved = dict(zip(before.nodes, graph.nodes, strict=True))
         return Found(
-            [region.on(moved) for region in self.regions], [(region.on(moved), why) for region, why in self.misses]
+            [region.on(moved) for region in self.regions],
+            [(region.on(moved), why) for region, why in self.misses],
+            {moved[node]: why for node, why in self.bags.items()},
         )
 
 

@@ -26,7 +26,7 @@ from .choice import Decision
 from .choices import Choices
 from .kept import keep_shared
 from .patterns import keep as keep_file
-from .places import Found, Region, find, in_order, put
+from .places import Found, Region, find, in_order, modules_of, put
 from .seams import Gain
 from .served import Served
 from .trial import Trial
@@ -97,7 +97,13 @@ def compile_with(
     told = choices.graph(identity)
     unsure = told.with_suffix(".unsure")
     rewriter = _Rewriter(
-        kernels, grouped is not None, choices, keep, functools.partial(seams.gain, device, patches), told, unsure
+        kernels,
+        "" if grouped is not None else bags.ungrouped(device),
+        choices,
+        keep,
+        functools.partial(seams.gain, device, patches),
+        told,
+        unsure,
     )
     again = anew or unsure.exists()
     if again:  # code in Inductor's cache has kernels that nobody compared to the end: it is made, and compared, anew
@@ -180,24 +186,24 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 class _Rewriter:
     """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten.
 
-    grouped: whether embedding bags are looked for as well. gain: what the kernels gain in the graph; None where that is
-    not known, or several graphs were rewritten. refuted: a kernel for which only what ships spoke is wrong here, so the
-    code is none to use. told: the file that says what became of the places. It is written before Inductor keeps the
-    code, which calls the kernels. unsure: a file that is there until these were compared: a process may be ended
-    before, or take the code of one that is at it.
+    ungrouped: why embedding bags are not looked for as well; empty where they are. gain: what the kernels gain in the
+    graph; None where that is not known, or several graphs were rewritten. refuted: a kernel for which only what ships
+    spoke is wrong here, so the code is none to use. told: the file that says what became of the places. It is written
+    before Inductor keeps the code, which calls the kernels. unsure: a file that is there until these were compared: a
+    process may be ended before, or take the code of one that is at it.
     """
 
     def __init__(
         self,
         kernels: Sequence[Served],
-        grouped: bool,
+        ungrouped: str,
         choices: Choices,
         keep: Keep,
         gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
         told: Path,
         unsure: Path,
     ) -> None:
-        self._kernels, self._grouped, self._choices, self._keep = kernels, grouped, choices, keep
+        self._kernels, self._ungrouped, self._choices, self._keep = kernels, ungrouped, choices, keep
         self._gain, self._told = gain, told
         self._unsure = unsure
         self._found: tuple[fx.Graph, Found] | None = None
@@ -248,7 +254,8 @@ class _Rewriter:
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
         keep_shared(graph)
-        self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
+        misses = [_placed(region, Decision(), why) for region, why in found.misses] + _left(found.bags)
+        self.placed = (self.placed or []) + placed + misses
         keep_file(self._told, [asdict(place) for place in self.placed])
         self._found = None
 
@@ -259,13 +266,26 @@ class _Rewriter:
         if found is None:
             with inductor.phase("places"):
                 found = find(graph, self._kernels)
-                found.regions.extend(bags.find(graph) if self._grouped else ())
+                grouped, found.bags = bags.find(graph, self._ungrouped)
+                found.regions.extend(grouped)
         self._found = graph, found
         return found
 
 
 def _placed(region: Region, decision: Decision, why: str) -> Placed:
     return Placed(region.kernel.op, region.kernel.name, region.where, region.shapes, decision, why)
+
+
+def _left(left: dict[fx.Node, str]) -> list[Placed]:
+    """Return what became of embedding bags that are in no region: those of one reason are one."""
+    alike: dict[str, list[fx.Node]] = {}
+    for node, why in left.items():
+        alike.setdefault(why, []).append(node)
+    name = bags.Bags.op
+    return [
+        Placed(name, name, modules_of(nodes) or nodes[0].name, f"bags of {len(nodes)} calls", Decision(), why)
+        for why, nodes in alike.items()
+    ]
 
 
 def _choose(
