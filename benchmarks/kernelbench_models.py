@@ -15,8 +15,8 @@ ms          of torch.compile in the same mode; of warpsmith.optimize; both timed
 over        the first over the second, with the 95 % interval of their ratio
 
 With --together N problems are loaded, compiled and compared at the same time, and timed one after the other once all
-of them are ready: compiling keeps processors busy and not the GPU. What a kernel brings in its place is then decided
-beside other work; the times of whole models are not.
+of them are ready: compiling keeps processors busy and not the GPU, whose memory has to hold all of them. What a kernel
+brings in its place is then decided beside other work; the times of whole models are not.
 
 Each row is told, and in FILE, as soon as it is had; with --within no problem is begun after so many seconds, and with
 --resume those that have a row in FILE are not measured again. Exits with 1 where a model that loads and runs does not
@@ -169,7 +169,7 @@ class _Process:
             cwd=Path(__file__).resolve().parents[1],
             env=os.environ | threads,
         )
-        self.said = ""
+        self.said, self.is_late = "", False
         self.reader = threading.Thread(target=self._read_line, daemon=True)
         self.reader.start()
 
@@ -181,12 +181,15 @@ class _Process:
                 break
 
     def wait(self, seconds: float) -> None:
-        """Return when it is ready or has ended, or after so many seconds."""
+        """Return when it is ready or has ended; end it after so many seconds, lest it disturb the timing of others."""
         self.reader.join(max(0.0, seconds))
+        if self.reader.is_alive():
+            self.is_late = True
+            self.child.kill()
 
     def row(self, limit_s: float, timed_s: float) -> Row:
         """Let it time its models, for so many seconds at most, and return its row; an error's where there is none."""
-        if self.reader.is_alive():
+        if self.is_late:
             return Row(self.file.stem, f"{NO_ANSWER} in {limit_s:.0f} s")
         try:
             rest = self.child.communicate("\n" if self.said == READY else None, timeout=timed_s)[0]
