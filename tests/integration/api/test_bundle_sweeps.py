@@ -287,6 +287,10 @@ ENTRY = SWEEP["configurations"][0]  # type: ignore[index]
         ({"configurations": [{**ENTRY, "note": "x"}]}, "verdict.sweep.configurations[0].note"),
         ({"left_out": 1}, "verdict.sweep.left_out"),
         ({"left_out": -1}, "verdict.sweep.left_out"),
+        (
+            {"configurations": [{**ENTRY, "time_us": {"large": 1e-300}}]},
+            "verdict.sweep.configurations[0].time_us.large",
+        ),
         ({"seconds": -1.0}, "verdict.sweep.seconds"),
         ({"more": 1}, "verdict.sweep.more"),
     ],
@@ -398,3 +402,25 @@ def test_configurations_of_a_candidate_without_a_sweep_are_refused(client: TestC
         "verdict.configurations[0].values",
         "one of those that led in the sweep of its screening, each once: []",
     )
+
+
+def test_a_verification_takes_no_device_seconds_of_sweeps_but_those_of_its_configurations(
+    client: TestClient, db: Database
+) -> None:
+    """Others would be charged on the search's limit for nothing, or configurations verified beyond it."""
+    search_id = created(db)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    bundle = bundled(client, search_id)
+    screening = swept_line(bundle)
+    line = verification_line(bundle, by=screening)
+    merged(client, screening, screened(bundle, 1, 1.5))
+    own = {**line["verdict"], "seconds": {"exclusive": 2.0}}
+    further = further_of(nodes(db, search_id)[1].source or "", LED, own)
+    untimed = {name: part for name, part in further.items() if name != "verdict"}
+    whole = {**own, "seconds": {"exclusive": 4.0}}
+    for configurations, held_s in (([], 3.0), ([untimed], 3.0), ([further], 3.0), ([further], 0.0)):
+        forged = {**whole, "configurations": configurations, "sweep_seconds": held_s}
+        assert refusal(client, {**line, "verdict": forged})[0] == "verdict.sweep_seconds"
+    honest = {**whole, "configurations": [further], "sweep_seconds": 2.0}
+    assert merged(client, {**line, "verdict": honest})["merged"] == 1
