@@ -31,14 +31,11 @@ LARGEST_BYTES = 2 << 30
 """Of the arguments and results of a call that is compared, where there is memory for it."""
 COPIES = 16
 """So often comparing holds them: drawn, cloned, in float64, and repeated for calls beside the envelope."""
-_KEEPING = (
-    torch.ops.aten._to_copy.default,
-    torch.ops.aten.alias.default,
-    torch.ops.aten.clone.default,
-    torch.ops.aten.detach.default,
-    torch.ops.aten.view.default,
+_KEEPING = tuple(
+    getattr(torch.ops.aten, name)
+    for name in ("_to_copy", "alias", "clone", "contiguous", "detach", "reshape", "to", "type_as", "view")
 )
-"""Operators that hand indices on as they are."""
+"""Operators that hand indices on as they are; some are seen in inference mode alone."""
 _LIMITED, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
@@ -160,7 +157,7 @@ class _Choices(TorchDispatchMode):
             _, choice = self._holders.get(id(each), (None, None))
             if choice is None:
                 continue
-            if func in _KEEPING and isinstance(result, torch.Tensor):
+            if func.overloadpacket in _KEEPING and isinstance(result, torch.Tensor):
                 self._holders[id(result)] = result, choice
             else:
                 choice.read = True

@@ -245,6 +245,9 @@ def test_indices_of_equal_values_are_right_where_their_order_is_open(imported: I
     assert int((chosen != eager[1]).sum()) > 0, "the kernel takes equals as PyTorch does, and this test asks nothing"
     assert compare.compare([weights, chosen], eager, exact).agrees
 
+    with torch.inference_mode():  # PyTorch's own operators are other ones there
+        assert compare.compare([weights, chosen], compare.reference(compare.clones(arguments)), exact).agrees
+
     def agrees(changed: Any) -> bool:
         found: bool = compare.compare([weights, changed], eager, exact).agrees
         return found
