@@ -26,6 +26,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import SearchRow, VerdictRow
 from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
 from warpsmith.service.documents.bundles import BundleDocument
+from warpsmith.service.views.techniques import _sum_judging
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import has_configurations, specialise
@@ -204,6 +205,25 @@ def test_a_candidate_that_a_worker_screened_is_verified_with_its_siblings(
     assert [node.verification for node in nodes(db, search_id)[1:3]] == ["passed", "none"]
     assert verification_of(db, node_id)["configurations"][0]["values"] == LED
     assert not [one for one in attempts(db, search_id) if (one.kind, one.state) == ("verify", "pending")]
+
+
+def test_a_bundle_with_its_verification_leaves_the_seconds_of_a_screening_at_home(
+    client: TestClient, db: Database
+) -> None:
+    """Those of steps that a bundle held say nothing of judging; a worker did this one."""
+    search_id = created(db)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    screen_at_home(db, search_id)
+
+    def seconds() -> float:
+        with db.reading() as session:
+            return sum(_sum_judging(session, session.get_one(SearchRow, search_id)).values())
+
+    own = seconds()
+    assert own > 0.0
+    bundled(client, search_id)
+    assert seconds() == own
 
 
 def test_one_that_a_sibling_surpasses_stays_unverified(
