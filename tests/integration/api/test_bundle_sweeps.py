@@ -279,6 +279,16 @@ def test_device_seconds_limit_further_configurations_as_at_home(
     assert [level for level, _ in device.asked].count("verify") == 1
 
 
+def test_a_candidate_that_was_screened_before_has_a_share_of_the_sweep_seconds(
+    client: TestClient, db: Database
+) -> None:
+    """It is verified once: without a share its further configurations never would be."""
+    *_, bundle = at_home_and_away(client, db, sweep_seconds=12.0)
+    (job,), (own, before) = bundle.jobs, bundle.verifications
+    assert json.loads(job)["job"]["limits"]["sweep_s"] == json.loads(own)["further"]["sweep_s"] == 5.5
+    assert json.loads(before)["further"]["sweep_s"] == 5.5
+
+
 # Hostile hosts
 
 
