@@ -11,6 +11,8 @@ LARGEST_NUMBER = 1e30
 
 Squares of smaller numbers stay finite.
 """
+LEAST_NUMBER = 1e-30
+"""Smallest number of a verdict that has to be positive: the ratio of two of them is finite and has a logarithm."""
 
 
 def check_interval(interval: list[float], path: str) -> None:
@@ -21,10 +23,10 @@ def check_interval(interval: list[float], path: str) -> None:
 
 
 def check_range(value: float, path: str, least: float | None = None) -> None:
-    """Raise BrokenDocument for a number that is too large, or not positive (below `least`)."""
-    low = value > 0 if least is None else value >= least
-    if not low or value > LARGEST_NUMBER:
-        raise BrokenDocument(path, value, f"a number above 0 and up to {LARGEST_NUMBER:g}")
+    """Raise BrokenDocument for a number that is too large, or below `least` (LEAST_NUMBER, so it is positive)."""
+    least = LEAST_NUMBER if least is None else least
+    if not least <= value <= LARGEST_NUMBER:
+        raise BrokenDocument(path, value, f"a number from {least:g} to {LARGEST_NUMBER:g}")
 
 
 def check_all_names(kind: Any, value: Any, path: str) -> None:

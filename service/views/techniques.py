@@ -90,7 +90,8 @@ def _sum_calls(session: Session, row: SearchRow) -> dict[str, tuple[int, float |
 
 def _sum_judging(session: Session, row: SearchRow) -> dict[str, float]:
     """Sum the seconds of finished judge steps, by technique; a bundle's time away says nothing of judging."""
-    away = exists().where(BundleJobRow.attempt_id == AttemptRow.id)
+    own = BundleJobRow.screening.is_distinct_from(AttemptRow.id)  # the others: its verification travels, judged at home
+    away = exists().where(BundleJobRow.attempt_id == AttemptRow.id, own)
     query = (
         select(NodeRow.technique, func.sum(AttemptRow.finished_at - AttemptRow.started_at))
         .join(NodeRow, NodeRow.id == AttemptRow.node_id)

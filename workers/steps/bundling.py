@@ -196,11 +196,13 @@ def _take(
     now, size, left = taken.created_at, 0, 0
     root_id = session.scalars(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
     place = Place(session.get_one(OpRow, search.op_id).spec, root_id)
+    screened = _find_screened(session, search, taken)
+    swept = sum(bool(leaders_of(session, node)) for node, _ in screened)
     for position, row in enumerate(waiting):
         if row.state != "pending":  # a step before it failed, and with it the search
             continue
         if isinstance(row, AttemptRow):
-            made = _make_step_jobs(db, session, search, row, make_job, place, now)
+            made = _make_step_jobs(db, session, search, row, make_job, place, now, swept)
         else:
             made = _make_requested_job(session, search, row, make_job, now)
         if made is None:
@@ -219,7 +221,7 @@ def _take(
         if made.further is not None:
             taken.further[of_it["nonce"]] = made.further
     if taken.verifications:  # otherwise nothing here decides whether another candidate is the best
-        _take_screened(session, search, make_job, taken, place, most_bytes - size)
+        _take_screened(session, search, make_job, taken, place, most_bytes - size, screened)
     return left
 
 
@@ -231,10 +233,15 @@ def _make_step_jobs(
     make_job: MakeJob,
     place: Place,
     now: float,
+    swept: int,
 ) -> _Made | None:
-    """Build the job of a step, and of a screening the verification that goes with it; None where the step fails."""
+    """Build the job of a step, and of a screening the verification that goes with it; None where the step fails.
+
+    swept: candidates that were screened before and have further configurations; they have shares of the sweep seconds,
+    too.
+    """
     node = session.get_one(NodeRow, attempt.node_id)
-    reserve_sweep(session, search, attempt, verified=True)
+    reserve_sweep(session, search, attempt, verified=True, besides=swept)
     work = build_work(session, search, node, attempt, place)
     try:
         capped = refusal(db, work, now)
@@ -256,21 +263,32 @@ def _make_step_jobs(
     return _Made(job, further={"configurations": led, "sweep_s": work.sweep_s, "device_s": None})
 
 
-def _take_screened(
-    session: Session, search: SearchRow, make_job: MakeJob, taken: Taken, place: Place, most_bytes: int
-) -> None:
-    """Add the verifications of the best candidates that were screened before, and that nobody verifies.
-
-    What the bundle screens decides whether they are the best. Of the limit on sweep seconds their further
-    configurations share what no step has reserved.
-    """
+def _find_screened(session: Session, search: SearchRow, taken: Taken) -> Sequence[tuple[NodeRow, AttemptRow]]:
+    """Find the best candidates that were screened before, and that nobody verifies, with the steps that did it."""
     least = 0.0 if taken.champion is None else taken.champion["score"]
     of_search = (NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.mark.is_distinct_from("banned"))
     accepted = (NodeRow.state == "judged", NodeRow.verdict == "accepted", NodeRow.verification == "none")
     query = select(NodeRow, AttemptRow).join(AttemptRow, AttemptRow.node_id == NodeRow.id)
     of_step = (AttemptRow.kind == "judge", AttemptRow.ordinal == NodeRow.repairs, AttemptRow.state == "succeeded")
     best = query.where(*of_search, *accepted, *of_step, NodeRow.score > least).order_by(NodeRow.score.desc())
-    found = session.execute(best.order_by(NodeRow.seq).limit(MOST_SCREENED)).tuples().all()
+    return session.execute(best.order_by(NodeRow.seq).limit(MOST_SCREENED)).tuples().all()
+
+
+def _take_screened(
+    session: Session,
+    search: SearchRow,
+    make_job: MakeJob,
+    taken: Taken,
+    place: Place,
+    most_bytes: int,
+    found: Sequence[tuple[NodeRow, AttemptRow]],
+) -> None:
+    """Add the verifications of candidates that were screened before.
+
+    What the bundle screens decides whether they are the best. Of the limit on sweep seconds their further
+    configurations share what no step has reserved.
+    """
+    swept = sum(bool(leaders_of(session, node)) for node, _ in found)
     sweep_s = unreserved_seconds(session, search)
     for node, attempt in found:
         job = _make_verification(build_work(session, search, node, attempt, place), make_job)
@@ -285,7 +303,7 @@ def _take_screened(
         if led:
             taken.further[ticket["nonce"]] = {
                 "configurations": [dict(values) for values in led],
-                "sweep_s": None if sweep_s is None else sweep_s / len(found),
+                "sweep_s": None if sweep_s is None else sweep_s / swept,
                 "device_s": _device_seconds_left(search),
             }
 

@@ -21,12 +21,15 @@ SHARE = "sweep_s"
 JUDGED = ("judge", "verify")
 
 
-def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow, *, verified: bool = False) -> None:
+def reserve_sweep(
+    session: Session, search: SearchRow, attempt: AttemptRow, *, verified: bool = False, besides: int = 0
+) -> None:
     """Reserve what `attempt`, which is about to run, may hold of the search's limit on sweep seconds.
 
     It is an equal share of what is left beside the reservations of steps that run: as many steps as wait have one
     each. Nothing is reserved where the search has no such limit, or the step cannot sweep. verified: of a screening,
-    its verification goes with it, so the share is for the further configurations of its sweep as well.
+    its verification goes with it, so the share is for the further configurations of its sweep as well. besides: as many
+    verifications that have no step are to have a share each, too.
     """
     left = sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds)
     if left is None or attempt.kind not in JUDGED:
@@ -35,7 +38,7 @@ def reserve_sweep(session: Session, search: SearchRow, attempt: AttemptRow, *, v
     query = select(AttemptRow, NodeRow).join(NodeRow, NodeRow.id == AttemptRow.node_id)
     of_search = (AttemptRow.search_id == search.id, AttemptRow.kind.in_(JUDGED), NodeRow.seq > 0)
     open_steps = session.execute(query.where(*of_search, AttemptRow.state.in_(("pending", "running")))).tuples().all()
-    waiting = 0
+    waiting = besides
     for other, node in open_steps:
         if other.id != attempt.id and other.state == "running":
             left -= other.params.get(SHARE, 0.0)

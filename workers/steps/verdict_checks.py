@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -53,6 +54,7 @@ def check_sweep(source: str | None, share_s: float | None, verdict: Verdict) -> 
     if sweep is None:
         if held_s > 0.0 and not declared and "configurations" not in verdict:
             raise VerdictRefused("verdict.sweep_seconds", held_s, "0: its job leaves nothing to sweep")
+        _check_seconds(verdict)
         return
     if not declared:
         none = "its job allows no device seconds" if share_s == 0.0 else "its candidate leaves no number to a sweep"
@@ -75,6 +77,18 @@ def check_sweep(source: str | None, share_s: float | None, verdict: Verdict) -> 
     if not 0 <= left_out <= len(declared) - len(seen):
         most = f"0 to {len(declared) - len(seen)}: the candidate declares {len(declared)} configurations"
         raise VerdictRefused("verdict.sweep.left_out", left_out, most)
+
+
+def _check_seconds(verdict: Verdict) -> None:
+    """Check that the sweep seconds of a verification are the device seconds of the configurations that it verified."""
+    if "configurations" not in verdict:
+        return
+    held_s = verdict.get("sweep_seconds", 0.0)
+    judged = [cast("Verdict", one["verdict"]) for one in verdict["configurations"] if "verdict" in one]
+    own_s = math.fsum(one["seconds"].get("exclusive", 0.0) for one in judged)
+    if not math.isclose(held_s, own_s, rel_tol=1e-6, abs_tol=0.01):
+        expected = f"{own_s:g}, the device seconds of its further configurations that were verified"
+        raise VerdictRefused("verdict.sweep_seconds", held_s, expected)
 
 
 def _read_configurations(source: str | None) -> tuple[dict[str, int], ...]:

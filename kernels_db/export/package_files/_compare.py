@@ -8,7 +8,8 @@ that one counts, element by element; integers must be equal, and where an op ask
 each float must be the float64 result rounded to its dtype.
 
 PyTorch's `topk` promises no order of equals. Integers that are its indices are also right where they select equal
-values, none of them twice, unless the op's check says otherwise.
+values, none of them twice, unless the op's check says otherwise or its reference computes with the indices: what is
+equal for `topk` may differ there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from . import _reference, _spec
 from ._float64 import in_float64, rounded_to_tf32
@@ -31,6 +33,11 @@ LARGEST_BYTES = 2 << 30
 """Of the arguments and results of a call that is compared, where there is memory for it."""
 COPIES = 16
 """So often comparing holds them: drawn, cloned, in float64, and repeated for calls beside the envelope."""
+_KEEPING = tuple(
+    getattr(torch.ops.aten, name)
+    for name in ("_to_copy", "alias", "clone", "contiguous", "detach", "reshape", "to", "type_as", "view")
+)
+"""Operators that hand indices on as they are; some are seen in inference mode alone."""
 _LIMITED, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
@@ -118,28 +125,50 @@ def plain(arguments: Any) -> Any:
     return _reference.run(*arguments)
 
 
-class Written(list[torch.Tensor]):
-    """What PyTorch wrote. `chosen`: by position of a result that holds indices of `topk`, what they select from and
-    along which axis.
+@dataclass
+class _Choice:
+    """What a sorted `topk` selected from along which axis, and the indices that it returned.
+
+    read: the reference computed with them, so that others would have other results beside them.
     """
 
-    chosen: dict[int, tuple[torch.Tensor, int]]
+    source: torch.Tensor
+    dim: int
+    indices: torch.Tensor
+    read: bool = False
+
+
+class Written(list[torch.Tensor]):
+    """What PyTorch wrote. `chosen`: by position of a result that holds indices of `topk`, each call that gave them."""
+
+    chosen: dict[int, list[_Choice]]
 
 
 class _Choices(TorchDispatchMode):
-    """Remembers what each sorted `topk` was given and the indices that it returned."""
+    """Remembers what each sorted `topk` was given, and what became of the indices that it returned."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: list[tuple[torch.Tensor, int, torch.Tensor]] = []
+        self.made: list[_Choice] = []
+        self._holders: dict[int, tuple[torch.Tensor, _Choice]] = {}
+        """By id: tensors that hold such indices, which stay alive so that no other has the id."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        for each in tree_leaves((args, kwargs)):
+            _, choice = self._holders.get(id(each), (None, None))
+            if choice is None:
+                continue
+            if func.overloadpacket in _KEEPING and isinstance(result, torch.Tensor):
+                self._holders[id(result)] = result, choice
+            else:
+                choice.read = True
         if func is torch.ops.aten.topk.default:
             given = dict(zip(("self", "k", "dim", "largest", "sorted"), args, strict=False)) | (kwargs or {})
             if given.get("sorted", True) and given["self"].dim():
                 source, indices = given["self"].clone(), result[1].clone()  # the reference may write to its own later
-                self.made.append((source, given.get("dim", -1), indices))
+                self.made.append(_Choice(source, given.get("dim", -1), indices))
+                self._holders[id(result[1])] = result[1], self.made[-1]
         return result
 
 
@@ -149,10 +178,9 @@ def reference(arguments: list[Any]) -> Written:
     with torch.no_grad(), choices if any(_spec.ANY_OF_EQUALS) else nullcontext():
         found = Written(written(plain(arguments), arguments))
     found.chosen = {
-        position: (source, dim)
+        position: [each for each in choices.made if torch.equal(each.indices.to(result.dtype), result)]
         for position, (result, open_order) in enumerate(zip(found, _spec.ANY_OF_EQUALS, strict=True))
-        for source, dim, indices in choices.made
-        if open_order and torch.equal(indices.to(result.dtype), result)
+        if open_order
     }
     return found
 
@@ -183,7 +211,7 @@ def expected(arguments: Any) -> Expected:
 def compare(found: list[torch.Tensor], expected: Expected) -> Comparison:
     """Hold what the kernel wrote against what PyTorch writes."""
     rounded = expected.rounded or [None] * len(found)
-    chosen = [expected.eager.chosen.get(position) for position in range(len(found))]
+    chosen = [expected.eager.chosen.get(position, []) for position in range(len(found))]
     results = zip(found, expected.eager, expected.exact, rounded, _spec.TOLERANCES, chosen, strict=True)
     return max((_one(*result) for result in results), key=_share)
 
@@ -201,15 +229,15 @@ def _one(
     exact: torch.Tensor,
     rounded: torch.Tensor | None,
     tolerance: tuple[float, float] | None,
-    chosen: tuple[torch.Tensor, int] | None,
+    chosen: list[_Choice],
 ) -> Comparison:
     if found.shape != eager.shape or found.dtype is not eager.dtype:
         return Comparison(float("inf"), 0.0, 0.0)
     if not found.is_floating_point():
-        wrong = found != eager
-        if chosen is not None:
-            wrong &= ~_equals(found, eager, *chosen)
-        return Comparison(float(wrong.sum()), 0.0, 0.0)
+        right = found == eager
+        if chosen and not any(choice.read for choice in chosen):
+            right |= _equals(found, eager, chosen)
+        return Comparison(float((~right).sum()), 0.0, 0.0)
     if tolerance == (0.0, 0.0):
         nearest = exact.to(found.dtype)
         wrong, own_wrong = (int(((t != nearest) & ~(t.isnan() & nearest.isnan())).sum()) for t in (found, eager))
@@ -233,13 +261,20 @@ def _one(
     return Comparison(_relative(f, e), pytorch_error, WIDER * max(4 * pytorch_error, _norm_floor(found.dtype)))
 
 
-def _equals(found: torch.Tensor, wanted: torch.Tensor, source: torch.Tensor, dim: int) -> torch.Tensor:
-    """Where indices select values that equal the wanted ones; nowhere in a line that names an index twice."""
-    size = source.shape[dim]
-    inside = (found >= 0) & (found < size)
-    one, other = (source.gather(dim, indices.clamp(0, size - 1).long()) for indices in (found, wanted))
-    twice = (found.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
-    return inside & ~twice & ((one == other) | (one.isnan() & other.isnan()))
+def _equals(found: torch.Tensor, wanted: torch.Tensor, chosen: list[_Choice]) -> torch.Tensor:
+    """Where indices select values that equal the wanted ones; nowhere in a line that names an index twice.
+
+    chosen: the calls of `topk` that gave the wanted ones. Of several they are to be right for each: all but one may
+    have given the same by chance.
+    """
+    right = torch.ones_like(found, dtype=torch.bool)
+    for source, dim in ((choice.source, choice.dim) for choice in chosen):
+        size = source.shape[dim]
+        inside = (found >= 0) & (found < size)
+        one, other = (source.gather(dim, indices.clamp(0, size - 1).long()) for indices in (found, wanted))
+        twice = (found.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
+        right &= inside & ~twice & ((one == other) | (one.isnan() & other.isnan()))
+    return right
 
 
 def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:

@@ -26,6 +26,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import SearchRow, VerdictRow
 from warpsmith.service.bundles.folder import JUDGE_INSTALLED, write_bundle
 from warpsmith.service.documents.bundles import BundleDocument
+from warpsmith.service.views.techniques import _sum_judging
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import has_configurations, specialise
@@ -206,6 +207,25 @@ def test_a_candidate_that_a_worker_screened_is_verified_with_its_siblings(
     assert not [one for one in attempts(db, search_id) if (one.kind, one.state) == ("verify", "pending")]
 
 
+def test_a_bundle_with_its_verification_leaves_the_seconds_of_a_screening_at_home(
+    client: TestClient, db: Database
+) -> None:
+    """Those of steps that a bundle held say nothing of judging; a worker did this one."""
+    search_id = created(db)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    screen_at_home(db, search_id)
+
+    def seconds() -> float:
+        with db.reading() as session:
+            return sum(_sum_judging(session, session.get_one(SearchRow, search_id)).values())
+
+    own = seconds()
+    assert own > 0.0
+    bundled(client, search_id)
+    assert seconds() == own
+
+
 def test_one_that_a_sibling_surpasses_stays_unverified(
     client: TestClient, db: Database, tmp_path: Path, device: type[Device]
 ) -> None:
@@ -259,6 +279,16 @@ def test_device_seconds_limit_further_configurations_as_at_home(
     assert [level for level, _ in device.asked].count("verify") == 1
 
 
+def test_a_candidate_that_was_screened_before_has_a_share_of_the_sweep_seconds(
+    client: TestClient, db: Database
+) -> None:
+    """It is verified once: without a share its further configurations never would be."""
+    *_, bundle = at_home_and_away(client, db, sweep_seconds=12.0)
+    (job,), (own, before) = bundle.jobs, bundle.verifications
+    assert json.loads(job)["job"]["limits"]["sweep_s"] == json.loads(own)["further"]["sweep_s"] == 5.5
+    assert json.loads(before)["further"]["sweep_s"] == 5.5
+
+
 # Hostile hosts
 
 
@@ -287,6 +317,10 @@ ENTRY = SWEEP["configurations"][0]  # type: ignore[index]
         ({"configurations": [{**ENTRY, "note": "x"}]}, "verdict.sweep.configurations[0].note"),
         ({"left_out": 1}, "verdict.sweep.left_out"),
         ({"left_out": -1}, "verdict.sweep.left_out"),
+        (
+            {"configurations": [{**ENTRY, "time_us": {"large": 1e-300}}]},
+            "verdict.sweep.configurations[0].time_us.large",
+        ),
         ({"seconds": -1.0}, "verdict.sweep.seconds"),
         ({"more": 1}, "verdict.sweep.more"),
     ],
@@ -398,3 +432,25 @@ def test_configurations_of_a_candidate_without_a_sweep_are_refused(client: TestC
         "verdict.configurations[0].values",
         "one of those that led in the sweep of its screening, each once: []",
     )
+
+
+def test_a_verification_takes_no_device_seconds_of_sweeps_but_those_of_its_configurations(
+    client: TestClient, db: Database
+) -> None:
+    """Others would be charged on the search's limit for nothing, or configurations verified beyond it."""
+    search_id = created(db)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    bundle = bundled(client, search_id)
+    screening = swept_line(bundle)
+    line = verification_line(bundle, by=screening)
+    merged(client, screening, screened(bundle, 1, 1.5))
+    own = {**line["verdict"], "seconds": {"exclusive": 2.0}}
+    further = further_of(nodes(db, search_id)[1].source or "", LED, own)
+    untimed = {name: part for name, part in further.items() if name != "verdict"}
+    whole = {**own, "seconds": {"exclusive": 4.0}}
+    for configurations, held_s in (([], 3.0), ([untimed], 3.0), ([further], 3.0), ([further], 0.0)):
+        forged = {**whole, "configurations": configurations, "sweep_seconds": held_s}
+        assert refusal(client, {**line, "verdict": forged})[0] == "verdict.sweep_seconds"
+    honest = {**whole, "configurations": [further], "sweep_seconds": 2.0}
+    assert merged(client, {**line, "verdict": honest})["merged"] == 1

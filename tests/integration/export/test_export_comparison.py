@@ -269,14 +269,18 @@ def test_indices_of_equal_values_are_right_where_their_order_is_open(imported: I
     compare = part(package, "_compare")
     logits = torch.randn(33, 60).round().to(torch.bfloat16)
     arguments = [logits, 4]
-    eager, exact = compare.reference(compare.clones(arguments)), compare.exact(arguments)
+    expected = compare.expected(arguments)
+    eager = expected.eager
     weights, chosen = package.gate_with_equals(*arguments)
     assert package.status()["served"]["kernel"] == 1
     assert int((chosen != eager[1]).sum()) > 0, "the kernel takes equals as PyTorch does, and this test asks nothing"
-    assert compare.compare([weights, chosen], eager, exact).agrees
+    assert compare.compare([weights, chosen], expected).agrees
+
+    with torch.inference_mode():  # PyTorch's own operators are other ones there
+        assert compare.compare([weights, chosen], compare.expected(arguments)).agrees
 
     def agrees(changed: Any) -> bool:
-        found: bool = compare.compare([weights, changed], eager, exact).agrees
+        found: bool = compare.compare([weights, changed], expected).agrees
         return found
 
     rows = torch.arange(len(logits))
@@ -298,7 +302,56 @@ def test_indices_of_equal_values_are_wrong_where_the_op_says_so(imported: Import
     name = f"gate_that_is_{check['kind']}"
     package = imported(GATE | {"name": name, "outputs": [weights, chosen | {"check": check}]}, GATE_CPP)
     compare, arguments = part(package, "_compare"), [torch.zeros(7, 60, dtype=torch.bfloat16), 4]
-    eager, exact = compare.reference(compare.clones(arguments)), compare.exact(arguments)
-    assert compare.compare(compare.clones(eager), eager, exact).agrees
+    expected = compare.expected(arguments)
+    eager = expected.eager
+    assert compare.compare(compare.clones(eager), expected).agrees
     other = [eager[0], eager[1].flip(-1)]
-    assert not compare.compare(other, eager, exact).agrees
+    assert not compare.compare(other, expected).agrees
+
+
+BIASED = """
+import torch
+
+def run(logits, k):
+    scores = logits.float().sigmoid()
+    offset = (torch.arange(scores.shape[-1]) % 2).float()
+    chosen = torch.topk(torch.round(scores) + 4 * offset, k, dim=-1).indices
+    return scores.gather(-1, chosen), chosen.to(torch.int32)
+"""
+TWICE = """
+import torch
+
+def run(logits, k):
+    weights, chosen = torch.topk(torch.softmax(logits, dim=-1, dtype=torch.float32), k, dim=-1)
+    torch.topk(torch.zeros_like(logits), k, dim=-1)
+    return weights, chosen.to(torch.int32)
+"""
+
+
+def compared(package: ModuleType, arguments: Any) -> tuple[Any, Callable[[Any], bool]]:
+    """What PyTorch writes, and whether the package takes results for right."""
+    compare = part(package, "_compare")
+    expected = compare.expected(arguments)
+    return expected.eager, lambda found: compare.compare(found, expected).agrees
+
+
+def test_indices_by_which_the_op_gathers_are_pytorchs_own(imported: Importer) -> None:
+    """What is equal for `topk` may differ elsewhere: weights of one expert, the index of another."""
+    package = imported(GATE | {"name": "gate_with_bias", "reference": BIASED}, GATE_CPP)
+    logits = torch.linspace(0.5, 3.0, 60).repeat(5, 1).to(torch.bfloat16)
+    eager, agrees = compared(package, [logits, 4])
+    assert agrees([each.clone() for each in eager])
+    others = torch.tensor([each for each in range(1, 60, 2) if each not in eager[1][0]][:4], dtype=torch.int32)
+    assert not agrees([eager[0], others.expand(5, 4).contiguous()]), "weights of other experts than the indices name"
+
+
+def test_indices_that_two_calls_gave_select_equals_of_both(imported: Importer) -> None:
+    """What is equal for the one need not be for the other, whichever the op returns."""
+    package = imported(GATE | {"name": "gate_by_two", "reference": TWICE}, GATE_CPP)
+    logits = torch.zeros(3, 60, dtype=torch.bfloat16)
+    logits[:, torch.topk(logits, 4).indices[0]] = torch.tensor([8.0, 7.0, 6.0, 5.0], dtype=torch.bfloat16)
+    eager, agrees = compared(package, [logits, 4])
+    assert agrees([each.clone() for each in eager])
+    changed = eager[1].clone()
+    changed[:, 3] = next(each for each in range(60) if each not in changed[0])
+    assert not agrees([eager[0], changed])
