@@ -176,16 +176,15 @@ class Kernel:
         """
         compare, arguments = self._parts[0], self.arguments(tensors, numbers)
         with torch.no_grad():
-            eager = compare.reference(compare.clones(arguments))
-            exact = compare.reference(compare.widened(arguments))
-            if [(t.shape, t.dtype) for t in eager] != [(t.shape, t.dtype) for t in expected]:
+            of_op = compare.expected(arguments)
+            if [(t.shape, t.dtype) for t in of_op.eager] != [(t.shape, t.dtype) for t in expected]:
                 return "the op's results have other shapes or dtypes than the model's"
-            model = compare.compare(list(expected), eager, exact)
+            model = compare.compare(list(expected), of_op)
             if not model.agrees:
                 return f"the model computes something else here: its error by the op is {model.error:.1e}"
             with self.unwatched():  # the watch would put PyTorch's result in the place of a wrong one
                 given = compare.clones(arguments)
-                found = compare.compare(compare.written(self.function(*given), given), eager, exact)
+                found = compare.compare(compare.written(self.function(*given), given), of_op)
         if found.agrees:
             return None
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
