@@ -489,6 +489,7 @@ def test_a_capture_gets_the_launches_and_not_the_graph(graphed: Callable[[str], 
 def test_a_graph_is_built_while_another_thread_captures(graphed: Callable[[str], ModuleType]) -> None:
     package = graphed("cuda")
     x, stream, found = torch.ones(4096, device="cuda"), torch.cuda.Stream(), []
+    stream.wait_stream(torch.cuda.current_stream())  # which fills x
     with torch.cuda.stream(stream):  # these keep memory for it: PyTorch may ask CUDA for none while a graph is captured
         kept = [package.scale_shift(x) for _ in range(2)]
     torch.cuda.synchronize()
