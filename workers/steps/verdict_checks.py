@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from typing import cast
 
@@ -10,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import HOLDOUT_LEFT_OUT, Verdict
 from warpsmith.kernels_db.job.means import weight_of
+from warpsmith.kernels_db.job.python_parsing import parse_module
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.tables import BundleJobRow, NodeRow, OpRow, SearchRow
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -95,7 +95,7 @@ def _read_configurations(source: str | None) -> tuple[dict[str, int], ...]:
     """Return what a sweep of `source` has to choose from; nothing where it has no choice."""
     if source is None or not has_configurations(source):
         return ()
-    found = read_tunables(ast.parse(source))
+    found = read_tunables(parse_module(source))
     return () if found is None else found.configurations
 
 
