@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_ID = re.compile(r"[a-z]{2}_[0-9A-Za-z]{1,29}")
 _PAIRS = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
 
 
@@ -37,3 +39,8 @@ def new_id(prefix: str) -> str:
     """
     value = _ids.next()
     return f"{prefix}_" + "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+def is_id(text: str) -> bool:
+    """Check whether `text` could be an id. Other text may hold characters that a database refuses."""
+    return _ID.fullmatch(text) is not None

@@ -10,7 +10,6 @@ import base64
 import binascii
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -18,6 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 from sqlalchemy import ColumnElement, Float, Select, case, cast, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session, defer
 
+from warpsmith.kernels_db.store.ids import is_id
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     BundleJobRow,
@@ -77,8 +77,6 @@ A search's score and limit are those of its best node, -1 where it has none.
 NONE_IS_NEGATIVE = (SearchRow.best_score.expression, SearchRow.best_limit.expression)
 
 _ABOVE_ALL = 1e300
-
-_ID = re.compile(r"[a-z]{2}_[0-9A-Za-z]{1,29}")
 
 
 class BadCursor(ValueError):  # noqa: N818 - named for what it is
@@ -393,6 +391,6 @@ def _read_cursor(text: str) -> tuple[float, str]:
     except (UnicodeError, binascii.Error, ValueError, RecursionError):
         pass  # told below, like any other content
     match found:
-        case [float() as key, str() as row_id] if math.isfinite(key) and _ID.fullmatch(row_id):
+        case [float() as key, str() as row_id] if math.isfinite(key) and is_id(row_id):
             return key, row_id
     raise BadCursor(f"cursor: found {text[:80]!r}, expected the `next` of a page")

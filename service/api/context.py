@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -14,6 +13,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import db
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.ids import is_id
 from warpsmith.kernels_db.store.table_base import Base
 from warpsmith.kernels_db.store.tables import (
     AskRow,
@@ -56,8 +56,6 @@ PREFIXES: dict[type[Base], str] = {
 
 logger = log.get(__name__)
 
-_ID = re.compile(r"[a-z]{2}_[0-9A-Za-z]{1,29}")
-
 
 Row = TypeVar("Row", bound=Base)
 
@@ -83,13 +81,7 @@ class Service:
     alive_after_s: float = ALIVE_AFTER_S
     mattered: RecentAnswers = field(default_factory=RecentAnswers)
 
-    @staticmethod
-    def is_id(text: str) -> bool:
-        """Check whether `text` could be an id.
-
-        Other text may hold characters that the database refuses.
-        """
-        return _ID.fullmatch(text) is not None
+    is_id = staticmethod(is_id)
 
     def row(self, session: Session, table: type[Row], row_id: str, noun: str) -> Row:
         """Fetch the row with this id; raises NotFound."""
