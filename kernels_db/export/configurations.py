@@ -23,9 +23,11 @@ def spread(kernel: ExportedKernel) -> list[ExportedKernel]:
 
     Evidence is each one's own.
     """
+    if "configurations" not in kernel.evidence:
+        return [kernel]  # itself: what it has read of its spec is read once
     evidence = {name: value for name, value in kernel.evidence.items() if name != "configurations"}
     own = replace(kernel, evidence=evidence)
-    others = (_configured(own, one) for one in kernel.evidence.get("configurations", ()))
+    others = (_configured(own, one) for one in kernel.evidence["configurations"])
     return [own, *(other for other in others if other is not None)]
 
 

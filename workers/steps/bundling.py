@@ -66,6 +66,9 @@ MOST_SCREENED = 4
 
 JUDGED = ("judge", "verify")
 
+_Screened: TypeAlias = tuple[NodeRow, AttemptRow, tuple[dict[str, int], ...]]
+"""A candidate that was screened before, the step that did it, and the configurations that led in its sweep."""
+
 MakeJob: TypeAlias = Callable[[Work | ProfileWork | TryWork], Job]
 """Builds the judge's job of what a bundle takes; raises SpecErrors where the judge cannot do it."""
 
@@ -197,7 +200,7 @@ def _take(
     root_id = session.scalars(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0)).one()
     place = Place(session.get_one(OpRow, search.op_id).spec, root_id)
     screened = _find_screened(session, search, taken)
-    swept = sum(bool(leaders_of(session, node)) for node, _ in screened)
+    swept = sum(bool(led) for _, _, led in screened)
     for position, row in enumerate(waiting):
         if row.state != "pending":  # a step before it failed, and with it the search
             continue
@@ -263,15 +266,16 @@ def _make_step_jobs(
     return _Made(job, further={"configurations": led, "sweep_s": work.sweep_s, "device_s": None})
 
 
-def _find_screened(session: Session, search: SearchRow, taken: Taken) -> Sequence[tuple[NodeRow, AttemptRow]]:
-    """Find the best candidates that were screened before, and that nobody verifies, with the steps that did it."""
+def _find_screened(session: Session, search: SearchRow, taken: Taken) -> list[_Screened]:
+    """Find the best candidates that were screened before, and that nobody verifies."""
     least = 0.0 if taken.champion is None else taken.champion["score"]
     of_search = (NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.mark.is_distinct_from("banned"))
     accepted = (NodeRow.state == "judged", NodeRow.verdict == "accepted", NodeRow.verification == "none")
     query = select(NodeRow, AttemptRow).join(AttemptRow, AttemptRow.node_id == NodeRow.id)
     of_step = (AttemptRow.kind == "judge", AttemptRow.ordinal == NodeRow.repairs, AttemptRow.state == "succeeded")
     best = query.where(*of_search, *accepted, *of_step, NodeRow.score > least).order_by(NodeRow.score.desc())
-    return session.execute(best.order_by(NodeRow.seq).limit(MOST_SCREENED)).tuples().all()
+    found = session.execute(best.order_by(NodeRow.seq).limit(MOST_SCREENED)).tuples().all()
+    return [(node, attempt, leaders_of(session, node)) for node, attempt in found]
 
 
 def _take_screened(
@@ -281,16 +285,16 @@ def _take_screened(
     taken: Taken,
     place: Place,
     most_bytes: int,
-    found: Sequence[tuple[NodeRow, AttemptRow]],
+    found: Sequence[_Screened],
 ) -> None:
     """Add the verifications of candidates that were screened before.
 
     What the bundle screens decides whether they are the best. Of the limit on sweep seconds their further
     configurations share what no step has reserved.
     """
-    swept = sum(bool(leaders_of(session, node)) for node, _ in found)
+    swept = sum(bool(led) for _, _, led in found)
     sweep_s = unreserved_seconds(session, search)
-    for node, attempt in found:
+    for node, attempt, led in found:
         job = _make_verification(build_work(session, search, node, attempt, place), make_job)
         most_bytes -= 0 if job is None else len(canonical(job))
         if job is None or most_bytes < 0:
@@ -299,7 +303,6 @@ def _take_screened(
         interval = None if node.ci_low is None or node.ci_high is None else [node.ci_low, node.ci_high]
         screened: Scored = {"score": node.score or 0.0, "ci95": interval}
         taken.verifications.append(Verification(ticket, job, attempt.id, screened))
-        led = leaders_of(session, node)
         if led:
             taken.further[ticket["nonce"]] = {
                 "configurations": [dict(values) for values in led],

@@ -129,6 +129,14 @@ def created(db: Database, **budget: float) -> str:
     return search_id
 
 
+def begun(client: TestClient, db: Database, sources: list[str], **budget: float) -> str:
+    """A search whose baselines are merged and whose first candidates are written."""
+    search_id = created(db, **budget)
+    merged(client, verdict_line(bundled(client, search_id)))
+    write(db, search_id, sources)
+    return search_id
+
+
 def screen_at_home(db: Database, search_id: str) -> str:
     """A worker screens the first candidate that waits; returns its node's id."""
     waiting = next(one for one in attempts(db, search_id) if (one.kind, one.state) == ("judge", "pending"))
@@ -185,9 +193,7 @@ def test_two_rounds_with_sweeps_take_three_trips(
 
 def at_home_and_away(client: TestClient, db: Database, **budget: float) -> tuple[str, str, BundleDocument]:
     """A search, the node that a worker screened with 2.0, and the bundle that screens its sibling."""
-    search_id = created(db, **budget)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)], **budget)
     node_id = screen_at_home(db, search_id)
     return search_id, node_id, bundled(client, search_id)
 
@@ -211,9 +217,7 @@ def test_a_bundle_with_its_verification_leaves_the_seconds_of_a_screening_at_hom
     client: TestClient, db: Database
 ) -> None:
     """Those of steps that a bundle held say nothing of judging; a worker did this one."""
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)])
     screen_at_home(db, search_id)
 
     def seconds() -> float:
@@ -229,9 +233,7 @@ def test_a_bundle_with_its_verification_leaves_the_seconds_of_a_screening_at_hom
 def test_one_that_a_sibling_surpasses_stays_unverified(
     client: TestClient, db: Database, tmp_path: Path, device: type[Device]
 ) -> None:
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(1.5), tuned(2.0)])
+    search_id = begun(client, db, [tuned(1.5), tuned(2.0)])
     screen_at_home(db, search_id)
     travel(client, tmp_path, bundled(client, search_id))
     assert [node.verification for node in nodes(db, search_id)[1:3]] == ["none", "passed"]
@@ -266,9 +268,7 @@ def test_a_screening_that_was_done_before_has_no_digest_of_the_host(client: Test
 def test_device_seconds_limit_further_configurations_as_at_home(
     client: TestClient, db: Database, tmp_path: Path, device: type[Device]
 ) -> None:
-    search_id = created(db, sweep_seconds=2.0)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)], sweep_seconds=2.0)
     bundle = bundled(client, search_id)
     shares = [json.loads(line)["job"]["limits"]["sweep_s"] for line in bundle.jobs]
     assert shares == [1.0, 1.0], "each screening has its share, with the verification that goes with it"
@@ -328,9 +328,7 @@ ENTRY = SWEEP["configurations"][0]  # type: ignore[index]
 def test_a_sweep_that_is_not_the_candidates_is_refused(
     changes: dict[str, Any], field: str, client: TestClient, db: Database
 ) -> None:
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), OTHER])
+    search_id = begun(client, db, [tuned(2.0), OTHER])
     bundle = bundled(client, search_id)
     assert refusal(client, swept_line(bundle, **changes))[0] == field
     assert nodes(db, search_id)[1].state == "judging"
@@ -377,9 +375,7 @@ def further_of(source: str, values: dict[str, int], verdict: dict[str, Any]) -> 
 
 
 def test_forged_further_configurations_are_refused_by_their_field(client: TestClient, db: Database) -> None:
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)])
     bundle = bundled(client, search_id)
     screening = swept_line(bundle)
     line = verification_line(bundle, by=screening)
@@ -419,9 +415,7 @@ def test_forged_further_configurations_are_refused_by_their_field(client: TestCl
 
 
 def test_configurations_of_a_candidate_without_a_sweep_are_refused(client: TestClient, db: Database) -> None:
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)])
     bundle = bundled(client, search_id)
     unswept = screened(bundle, 0, 2.0)
     line = verification_line(bundle, by=unswept)
@@ -438,9 +432,7 @@ def test_a_verification_takes_no_device_seconds_of_sweeps_but_those_of_its_confi
     client: TestClient, db: Database
 ) -> None:
     """Others would be charged on the search's limit for nothing, or configurations verified beyond it."""
-    search_id = created(db)
-    merged(client, verdict_line(bundled(client, search_id)))
-    write(db, search_id, [tuned(2.0), tuned(1.5)])
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)])
     bundle = bundled(client, search_id)
     screening = swept_line(bundle)
     line = verification_line(bundle, by=screening)
