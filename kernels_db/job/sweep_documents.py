@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 SWEEP_S = 60.0
-"""Seconds of a sweep, compiling left out: a configuration that is not timed by then is left out of the round."""
+"""Device seconds of a sweep: no timing is begun that they do not suffice for, by what those before took."""
 
 MOST_SHOWN = 3
 """Other configurations that a line of words has; and a kernel's by key on one workload."""
@@ -42,14 +42,17 @@ class SweptConfiguration(TypedDict):
 class Sweep(TypedDict):
     """What the judge found of a candidate's configurations, the fastest first.
 
-    chosen: the one that the verdict is on. seconds: wall clock. left_out: those for which there was no time. limit_s:
-    the job's `limits.sweep_s`, where that ended the sweep.
+    chosen: the one that the verdict is on. seconds: wall clock. compile_s: of the compilations, added up. left_out:
+    those for which there was no time. not_compiled: of these, those that were not even compiled. limit_s: the job's
+    `limits.sweep_s`, where that ended the sweep.
     """
 
     chosen: dict[str, int]
     configurations: list[SweptConfiguration]
     seconds: float
+    compile_s: NotRequired[float]
     left_out: NotRequired[int]
+    not_compiled: NotRequired[int]
     limit_s: NotRequired[float]
 
 
@@ -93,7 +96,8 @@ def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None
     failed = sum("failure" in entry for entry in sweep["configurations"])
     told = [f"{_named(chosen['values'])} best of {len(entries)} timed"]
     told += [f", {failed} failed"] if failed else []
-    told += [f", {sweep['left_out']} not timed"] if sweep.get("left_out") else []
+    within = f" within {sweep['limit_s']:.3g} s" if "limit_s" in sweep else ""
+    told += [f", {sweep['left_out']} not timed{within}"] if sweep.get("left_out") else []
     slower = sorted((mean_ratio(entry["time_us"], best, weights or {}), _named(entry["values"])) for entry in others)
     for position, (ratio, name) in enumerate(slower[:MOST_SHOWN]):
         told.append(f"{', ' if position else '; others '}{_percent(ratio)} ({name})")

@@ -213,7 +213,8 @@ def _check_sweep(verdict: Verdict) -> None:
         raise BrokenDocument("verdict.sweep", "some", f"none at level {verdict['level']}")
     check_all_names(Sweep, sweep, "verdict.sweep")
     check_range(sweep["seconds"], "verdict.sweep.seconds", least=0.0)
-    check_range(sweep.get("limit_s", 0.0), "verdict.sweep.limit_s", least=0.0)
+    for name in ("limit_s", "compile_s"):
+        check_range(sweep.get(name, 0.0), f"verdict.sweep.{name}", least=0.0)  # type: ignore[arg-type]  # a number
     for position, entry in enumerate(sweep["configurations"]):
         path = f"verdict.sweep.configurations[{position}]"
         if not 0 <= entry["rounds"] <= MOST_ROUNDS:

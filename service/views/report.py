@@ -97,7 +97,11 @@ class SweepDocument(BaseModel):
     chosen: dict[str, int]
     configurations: list[SweptConfigurationDocument] = Field(description="The fastest first")
     seconds: float
+    compile_s: float | None = Field(
+        None, description="Seconds of the compilations, added up; null: judged before they were counted"
+    )
     left_out: int = Field(0, description="Configurations for which there was no time")
+    not_compiled: int = Field(0, description="Of those left out, how many were not compiled either")
     limit_s: float | None = Field(None, description="The device seconds that the budget left, where they ended it")
     summary: str = Field(description="In a line: the best, and by how much others are slower")
     importance: ImportanceDocument = Field(description="How much of the differences in time each tunable explains")

@@ -77,6 +77,8 @@ def check_sweep(source: str | None, share_s: float | None, verdict: Verdict) -> 
     if not 0 <= left_out <= len(declared) - len(seen):
         most = f"0 to {len(declared) - len(seen)}: the candidate declares {len(declared)} configurations"
         raise VerdictRefused("verdict.sweep.left_out", left_out, most)
+    if not 0 <= (not_compiled := sweep.get("not_compiled", 0)) <= left_out:
+        raise VerdictRefused("verdict.sweep.not_compiled", not_compiled, f"0 to {left_out}, those left out")
 
 
 def _check_seconds(verdict: Verdict) -> None:

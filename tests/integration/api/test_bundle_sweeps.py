@@ -317,6 +317,7 @@ ENTRY = SWEEP["configurations"][0]  # type: ignore[index]
         ({"configurations": [{**ENTRY, "note": "x"}]}, "verdict.sweep.configurations[0].note"),
         ({"left_out": 1}, "verdict.sweep.left_out"),
         ({"left_out": -1}, "verdict.sweep.left_out"),
+        ({"not_compiled": 1}, "verdict.sweep.not_compiled"),
         (
             {"configurations": [{**ENTRY, "time_us": {"large": 1e-300}}]},
             "verdict.sweep.configurations[0].time_us.large",

@@ -80,10 +80,10 @@ def test_a_sweep_ends_at_its_device_seconds_with_the_default_timed_first(judge: 
     assert verdict["verdict"] == "accepted", verdict["reason"]
     sweep = verdict["sweep"]
     assert (sweep["chosen"], sweep["limit_s"]) == ({"TIMES": 200, "OFF": 0}, 1e-9)
-    # Two of the six do not compile; of the others the default alone was timed.
-    assert sweep["left_out"] == 3
+    assert [entry["values"] for entry in sweep["configurations"]] == [sweep["chosen"]]
+    assert (sweep["left_out"], sweep["not_compiled"]) == (5, 5)
     assert 0.0 < verdict["sweep_seconds"] <= verdict["seconds"]["exclusive"]
-    assert "3 of 6 configurations not timed" in verdict["reason"]
+    assert "5 of 6 configurations not timed, 5 of them not compiled" in verdict["reason"]
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import candidates
+from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 
@@ -63,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return seen
 
 
-def prepare(asked_job: Job, cache: Path, interpreted: bool) -> candidates.Prepared:
+def prepare(asked_job: Job, cache: Path, interpreted: bool) -> Prepared:
     """The candidate's way through both gates."""
     prepared = candidates.prepare(asked_job, Report(asked_job), cache, interpreted=interpreted)
     assert prepared is not None
@@ -131,22 +132,34 @@ TUNED = 'TUNE = {"BLOCK": [32, 64, 128]}\nBLOCK = 64\n' + CUDA.replace("1, 32", 
 )
 
 
-def variants(cache: Path, level: Literal["screen", "verify"] = "screen") -> tuple[candidates.Variant, ...]:
-    """The configurations of a CUDA candidate with three; its default first."""
-    return prepare(job(TUNED, "cuda", level), cache, False).variants
+def variants(cache: Path, level: Literal["screen", "verify"] = "screen", most: int = 9) -> list[Variant]:
+    """The configurations of a CUDA candidate with three, as a sweep takes them that can time `most`."""
+    found = prepare(job(TUNED, "cuda", level), cache, False).configurations
+    return [] if found is None else taken(found, most)
+
+
+def taken(found: Configurations, most: int) -> list[Variant]:
+    """What a sweep takes that can time `most`."""
+    some: list[Variant] = []
+    while len(some) < most and (one := found.take(most - len(some))) is not None:
+        some.append(one)
+    return some
 
 
 @pytest.mark.usefixtures("asked")
 def test_a_screening_on_its_device_has_every_configuration(tmp_path: Path) -> None:
     found = variants(tmp_path)
-    assert [variant.values for variant in found] == [{"BLOCK": size} for size in (64, 32, 128)]
+    assert found[0].values == {"BLOCK": 64}, "the default comes first"
+    assert {one.values["BLOCK"] for one in found} == {64, 32, 128}
     assert [variant.source.count(f"BLOCK = {variant.values['BLOCK']}\n") for variant in found] == [1, 1, 1]
-    directories = {(variant.prepared or candidates.Prepared()).environment[CACHE_VARIABLE] for variant in found}
+    directories = {(variant.prepared or Prepared()).environment[CACHE_VARIABLE] for variant in found}
     assert len(directories) == 3, "each is built by itself"
-    assert variants(tmp_path, "verify") == (), "the numbers in the file count"
+    assert variants(tmp_path, "verify") == [], "the numbers in the file count"
     triton = 'TUNE = {"BLOCK": [1, 2]}\nBLOCK = 1\n' + TRITON
-    assert len(prepare(job(triton, "triton", "screen"), tmp_path, False).variants) == 2
-    assert prepare(job(triton, "triton", "screen"), tmp_path, True).variants == (), "nothing would be timed"
+    swept = prepare(job(triton, "triton", "screen"), tmp_path, False).configurations
+    assert swept is not None
+    assert len(taken(swept, 9)) == 2
+    assert prepare(job(triton, "triton", "screen"), tmp_path, True).configurations is None, "nothing would be timed"
 
 
 def test_one_that_does_not_compile_is_out_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,9 +175,9 @@ def test_one_that_does_not_compile_is_out_and_the_others_go_on(tmp_path: Path, m
     assert str(found[0].refused) == "line 3: no"
 
 
-@pytest.mark.usefixtures("asked")
-def test_without_time_the_default_alone_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "COMPILE_S", -1.0)
-    found = variants(tmp_path)
-    assert [variant.prepared is not None for variant in found] == [True, False, False]
-    assert [variant.refused for variant in found] == [None, None, None]
+def test_a_sweep_of_few_device_seconds_has_few_compiled(asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    screening = job(TUNED, "cuda", "screen")
+    screening["limits"]["sweep_s"] = 0.5
+    found = prepare(screening, tmp_path, False).configurations
+    assert found is not None
+    assert (found.declared, found.compiled, len(asked)) == (3, 1, 1)

@@ -17,7 +17,7 @@ from tests import judging
 from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
 from warpsmith.kernels_db.job.memory import GUARD, SHARE, needed_bytes
 from warpsmith.workers.judge.gates import attack, footprint, sanitizing_gpu
-from warpsmith.workers.judge.gates.candidates import Prepared
+from warpsmith.workers.judge.gates.configurations import Prepared
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, json_safe
 from warpsmith.workers.judge.machine import buffers, cache_pruning, host

@@ -12,7 +12,7 @@ import torch
 
 from tests import judging
 from warpsmith.kernels_db.job.documents import Nsight, ResolvedWorkload
-from warpsmith.workers.judge.gates.candidates import Prepared
+from warpsmith.workers.judge.gates.configurations import Prepared
 from warpsmith.workers.judge.gates.profiling import profile
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +13,11 @@ import pytest
 from tests.support import steps_support
 from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.gate.tunables import Configuration
+from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
-from warpsmith.workers.judge.gates import verdict
-from warpsmith.workers.judge.gates.candidates import Variant
-from warpsmith.workers.judge.gates.verdict import Report
+from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
+from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 
 class Clock:
@@ -39,17 +40,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Run:
     """The parts of a job run that a sweep reads; the device comes free after `wait_s`."""
 
-    def __init__(self, clock: Clock, on_gpu: bool, wait_s: float) -> None:
+    def __init__(
+        self, clock: Clock, on_gpu: bool, wait_s: float = 0.0, declared: int = 4, sweep_s: float | None = None
+    ) -> None:
         candidate: Any = {"language": "cpp", "source": ""}
         self.job = build_job(steps_support.OP, steps_support.TARGET, level="screen", candidate=candidate)
+        if sweep_s is not None:
+            self.job["limits"] = {**self.job["limits"], "sweep_s": sweep_s}
         self.report = Report(self.job)
         self.clock, self.on_gpu, self.wait_s = clock, on_gpu, wait_s
         self.rng = random.Random(0)
-        variants = [
-            Variant({"N": number}, "", SimpleNamespace(), None, None)  # type: ignore[arg-type]
-            for number in range(4)
-        ]
-        self.prepared = SimpleNamespace(variants=variants)
+        self.configurations = Configurations([{"N": number} for number in range(declared)], built, beside=on_gpu)
+        self.configurations.begin(1)
+        self.prepared = Prepared(configurations=self.configurations)
         self.chosen: Variant | None = None
 
     def timed_workloads(self) -> list[Any]:
@@ -61,11 +64,36 @@ class Run:
         with self.report.gate("exclusive"):
             yield
 
-    def on_device(self) -> AbstractContextManager[None]:
-        return self.lease() if self.on_gpu else nullcontext()
-
     def choose(self, variant: Variant) -> None:
         self.chosen = variant
+
+    def note(self, text: str) -> None:
+        self.report.notes.append(text)
+
+
+def built(values: Configuration) -> Variant:
+    """Compile a configuration: one in sixteen is refused."""
+    if values["N"] % 16 == 15:
+        return Variant(values, "", None, None, Stopped("rejected", "compile", "no such thing"))
+    return Variant(values, "", Prepared(), None, None, 2.5)
+
+
+class Timings:
+    """In place of a timing: it holds the device for `once` s and `block` s for each of its first round's blocks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock, once: float, block: float = 0.0) -> None:
+        self.clock, self.once, self.block = clock, once, block
+        self.rounds: list[list[int]] = [[], [], [], []]
+        monkeypatch.setattr(module, "_time", self)
+        monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+
+    def __call__(self, job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+        number, clock_s = entry.rounds, self.block * (1 << entry.rounds)
+        with job_run.lease():
+            self.clock.pass_by(self.once + clock_s)
+        seconds.add(self.once + clock_s, clock_s, number)
+        self.rounds[number].append(entry.variant.values["N"])
+        entry.history.append({workload["id"]: 1.0 + entry.variant.values["N"] for workload in workloads})
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -73,34 +101,94 @@ def test_a_wait_for_the_device_takes_nothing_of_the_sweep(
     clock: Clock, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(clock, on_gpu, wait_s=2 * SWEEP_S)
-
-    def timed(job_run: Run, entry: Any, workloads: list[Any], _plan: Any) -> None:
-        if not on_gpu:
-            with job_run.lease():
-                pass
-        entry.history.append({workload["id"]: 1.0 + entry.variant.values["N"] for workload in workloads})
-
-    monkeypatch.setattr(module, "_time", timed)
-    monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+    Timings(monkeypatch, clock, 0.01)
     module.sweep(run)  # type: ignore[arg-type]
     found = run.report.sweep
     assert found is not None
     assert "left_out" not in found, "every configuration was timed"
+    assert run.report.notes == []
     assert run.chosen is not None
     assert run.chosen.values == {"N": 0}
 
 
 def test_a_sweep_ends_after_its_own_device_seconds(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(clock, on_gpu=True, wait_s=0.0)
-
-    def timed(_run: Run, entry: Any, workloads: list[Any], _plan: Any) -> None:
-        clock.pass_by(2 * SWEEP_S)
-        entry.history.append({workload["id"]: 1.0 for workload in workloads})
-
-    monkeypatch.setattr(module, "_time", timed)
-    monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+    run = Run(clock, on_gpu=True)
+    Timings(monkeypatch, clock, 2 * SWEEP_S)
     module.sweep(run)  # type: ignore[arg-type]
     found = run.report.sweep
     assert found is not None
     assert found["left_out"] == 3
     assert "limit_s" not in found
+    (note,) = run.report.notes
+    assert note.startswith("the sweep ended after 120 device seconds, 3 of 4 configurations not timed")
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize(
+    ("sweep_s", "once", "block", "first", "later"),
+    [
+        (7.0, 1.2, 0.0, 5, [0, 0, 0]),  # as few as were seen on an H200: all of them once
+        (20.0, 1.0, 0.2, 11, [4, 0, 0]),  # two thirds for the first round, the rest for the best of it
+        (60.0, 0.5, 0.1, 60, [17, 6, 3]),
+        (600.0, 0.01, 0.001, 60, [30, 15, 8]),  # all but the refused, and then the better half
+    ],
+)
+def test_a_sweep_compiles_what_its_seconds_can_time(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    on_gpu: bool,
+    sweep_s: float,
+    once: float,
+    block: float,
+    first: int,
+    later: list[int],
+) -> None:
+    """Of 64 configurations, by up to 8 compilers, of which one cannot know how long a timing takes before the first."""
+    monkeypatch.setattr(configurations, "cores_available", lambda: 16)
+    run = Run(clock, on_gpu, declared=64, sweep_s=sweep_s)
+    timings = Timings(monkeypatch, clock, once, block)
+    module.sweep(run)  # type: ignore[arg-type]
+    found = run.report.sweep
+    assert found is not None
+    assert [len(one) for one in timings.rounds] == [first, *later]
+    assert run.chosen is not None
+    assert run.chosen.values == {"N": 0}
+    assert run.report.seconds["exclusive"] <= min(sweep_s, SWEEP_S)
+    refused = first // 15
+    ahead = run.configurations.compiled - first - refused
+    assert 0 <= ahead <= (2 if on_gpu else 0)
+    if first == 60:
+        assert "left_out" not in found
+        assert run.report.notes == []
+        return
+    left = 64 - first - refused
+    assert (found["left_out"], found["not_compiled"], found["limit_s"]) == (left, left - ahead, sweep_s)
+    assert f"{left} of 64 configurations not timed, {left - ahead} of them not compiled" in run.report.notes[0]
+
+
+def test_a_second_round_waits_until_some_were_timed(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(clock, on_gpu=True, declared=64, sweep_s=10.0)
+    timings = Timings(monkeypatch, clock, 1.0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert [len(one) for one in timings.rounds] == [module.FEWEST, 2, 0, 0]
+
+
+def test_wrong_configurations_take_no_more_than_the_limit_once_one_is_right(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=16, sweep_s=3.0)
+    timings = Timings(monkeypatch, clock, 1.0)
+
+    def time(job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+        if entry.variant.values["N"] < 5:
+            with job_run.lease():
+                clock.pass_by(1.0)
+            entry.failure = Stopped("rejected", "screen", f"N={entry.variant.values['N']} is wrong")
+        else:
+            timings(job_run, entry, workloads, seconds)
+
+    monkeypatch.setattr(module, "_time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert run.report.sweep is not None
+    assert run.report.sweep["chosen"] == {"N": 5}
+    assert len(run.report.sweep["configurations"]) == 6

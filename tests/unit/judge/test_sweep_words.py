@@ -130,6 +130,7 @@ def test_a_sweep_in_words_is_no_longer_than_it_may_be(sweep: dict[str, Any], lon
 def test_what_was_not_timed_is_told() -> None:
     sweep = {"chosen": {"A": 1}, "configurations": [{"values": {"A": 1}, "time_us": {"b": 2.0}, "rounds": 1}]}
     assert describe_sweep({**sweep, "left_out": 7}) == "A=1 best of 1 timed, 7 not timed"
+    assert describe_sweep({**sweep, "left_out": 7, "limit_s": 12.5}) == "A=1 best of 1 timed, 7 not timed within 12.5 s"
 
 
 def test_the_tuner_in_words_is_bounded() -> None:

@@ -8,12 +8,11 @@ Free Python passes no allow-list. The gate only reads it: it must parse, and wha
 from __future__ import annotations
 
 import hashlib
-import os
+import math
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
@@ -21,50 +20,21 @@ from typing import Any, cast
 from warpsmith.kernels_db.job.carried_builds import CarriedBuild
 from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
 from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.gate import check
 from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.gate.normalise import host_digest
 from warpsmith.workers.gate.tunables import TUNE, Configuration, Tunables, describe, read_tunables, specialise
 from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant, spread
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import carried, compile_service, confined_compiler, triton
 from warpsmith.workers.judge.machine import cache_pruning
 from warpsmith.workers.judge.machine.kernel_cache import kernel_cache
 
-MOST_COMPILERS = 8
-"""Configurations of a candidate that are compiled at once, at most."""
-
-COMPILE_S = 120.0
-"""Seconds after which no further configuration is compiled."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A compiled candidate.
-
-    Variables that its runner needs to find the binaries, whether it runs under an interpreter, and the configurations
-    of a candidate with tunables that is screened, its default first.
-    """
-
-    interpreted: bool = False
-    environment: dict[str, str] = field(default_factory=dict)
-    variants: tuple[Variant, ...] = ()
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One configuration of a candidate with tunables: its source, and how it compiled.
-
-    `refused`: why it has no `prepared`; None there, too, where there was no time to compile it. `compiled`: its compile
-    report.
-    """
-
-    values: Configuration
-    source: str
-    prepared: Prepared | None
-    compiled: dict[str, Any] | None
-    refused: Stopped | None
+FIRST_S = 1.0
+"""Device seconds that a sweep is taken to need for a configuration before it has timed one."""
 
 
 def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) -> Prepared | None:
@@ -100,7 +70,7 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
             tunables = None
         if tunables is None or len(tunables.configurations) == 1:
             return _compile(job, candidate, report, cache, interpreted)
-        return _compile_all(job, candidate, tunables, report, cache, interpreted)
+        return _compile_first(job, candidate, tunables, report, cache)
 
 
 def _gate(job: Job, candidate: JobCandidate) -> None:
@@ -239,41 +209,36 @@ def _note_compilers(language: str, report: Report, *, away: bool) -> None:
         report.notes.append(f"compiled here by {told}: another minor version may compile otherwise")
 
 
-def _compile_all(
-    job: Job, candidate: JobCandidate, tunables: Tunables, report: Report, cache: Path, interpreted: bool
-) -> Prepared:
-    """Take every configuration through both gates, several at once.
+def _compile_first(job: Job, candidate: JobCandidate, tunables: Tunables, report: Report, cache: Path) -> Prepared:
+    """Take the first configurations of a sweep through both gates; the others follow as it gets to them.
 
-    Raises Stopped where the default does not compile and no other does.
+    Raises Stopped where the default does not compile and none is found that does.
     """
     unknown: Job = {**job, "known_binaries": {}}  # which one is judged is not known yet
-    deadline = time.monotonic() + COMPILE_S
 
-    def compiled(values: Configuration) -> Variant:
+    def compile_one(values: Configuration) -> Variant:
+        began = time.monotonic()
         source = specialise(candidate["source"], values)
-        if time.monotonic() > deadline and values != tunables.default:
-            return Variant(values, source, None, None, None)
         own: JobCandidate = {**candidate, "source": source}
         own_report = Report(job)
+        prepared, refused = None, None
         try:
             _gate(job, own)
-            prepared = _compile(unknown, own, own_report, cache, interpreted)
+            prepared = _compile(unknown, own, own_report, cache, interpreted=False)
         except Stopped as stopped:
             if stopped.verdict != "rejected":
                 raise
-            return Variant(values, source, None, own_report.compile, stopped)
+            refused = stopped
         finally:
             report.compiler = own_report.compiler or report.compiler
-        return Variant(values, source, prepared, own_report.compile, None)
+        return Variant(values, source, prepared, own_report.compile, refused, time.monotonic() - began)
 
-    with ThreadPoolExecutor(max_workers=max(1, min(os.cpu_count() or 1, MOST_COMPILERS))) as pool:
-        variants = tuple(pool.map(compiled, tunables.configurations))
-    first = next((variant for variant in variants if variant.prepared is not None), None)
-    if first is None or first.prepared is None:
-        assert variants[0].refused is not None
-        raise variants[0].refused
-    report.compile = first.compiled
-    return replace(first.prepared, variants=variants)
+    beside = not job["target"].startswith("cpu")
+    configurations = Configurations(spread(tunables.configurations), compile_one, beside=beside)
+    found = configurations.begin(math.ceil(job["limits"].get("sweep_s", SWEEP_S) / FIRST_S))
+    report.compile = found.compiled
+    assert found.prepared is not None
+    return replace(found.prepared, configurations=configurations)
 
 
 def _digest(language: str, source: str, binaries: list[str]) -> str:

@@ -24,7 +24,7 @@ from warpsmith.kernels_db.runtime.cutedsl_build import NOT_CARRIED
 from warpsmith.kernels_db.runtime.errors import HostError
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.bench import Bench
-from warpsmith.workers.judge.gates.candidates import Prepared, Variant
+from warpsmith.workers.judge.gates.configurations import Prepared, Variant
 from warpsmith.workers.judge.gates.generators import Generators
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun

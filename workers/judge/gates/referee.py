@@ -18,7 +18,8 @@ import torch
 
 from warpsmith.kernels_db.job.documents import Failure, Job, Progress, Verdict
 from warpsmith.workers.judge.gates.bench import Bench
-from warpsmith.workers.judge.gates.candidates import Prepared, prepare
+from warpsmith.workers.judge.gates.candidates import prepare
+from warpsmith.workers.judge.gates.configurations import Prepared
 from warpsmith.workers.judge.gates.gates import Outcome, pass_gates
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.profiling import profile

@@ -2,16 +2,19 @@
 
 Successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and hyperparameter
 optimization", AISTATS 2016): each round times what is left, on twice the calls, and keeps the better half by the mean
-over the workloads, and beside it the fastest on each workload. Every timing checks calls in full, so a configuration
+over the workloads, and beside it the fastest on each workload. The first round takes configurations as they are
+compiled, as many as its share of the sweep's seconds can time by what those before took, and has no more compiled; each
+later one keeps no more than it can time in half of what is left. Every timing checks calls in full, so a configuration
 that is wrong is out. All that the sweep decides is which configuration is judged: that one passes every gate like any
 candidate, on values and under a clock of its own.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +23,8 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, SweptConfiguration, mean_ratio
 from warpsmith.workers.judge.clock import timing
-from warpsmith.workers.judge.gates.candidates import Variant, refuse_twin
+from warpsmith.workers.judge.gates.candidates import FIRST_S, refuse_twin
+from warpsmith.workers.judge.gates.configurations import Configurations, Variant
 from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
@@ -32,6 +36,18 @@ FIRST_BLOCKS = 3
 
 LAST = 2
 """Configurations after which nothing more is to be told apart that the verdict's own timing would not."""
+
+FIRST_SHARE = 2 / 3
+"""Of a sweep's seconds, those of its first round, where that leaves configurations untimed."""
+
+FEWEST = 8
+"""Configurations that the first round times before the later ones get seconds.
+
+Among so few another configuration promises more than telling apart by a percent those that there are.
+"""
+
+LEAST_S = 1e-6
+"""Seconds that a timing is taken to need at least: clocks may read none."""
 
 LONGEST_FAILURE = 300
 
@@ -74,38 +90,52 @@ class _Entry:
         return found
 
 
-class _Held:
-    """The device seconds of one sweep, and the limit that its job sets them."""
+class _Seconds:
+    """The device seconds of one sweep, the limit that they have, and what a timing takes of them.
+
+    On a GPU the device is held for all of a timing, a start of the runner too, on a CPU while a clock runs.
+    """
 
     def __init__(self, job_run: JobRun) -> None:
-        self._report, self._on_gpu = job_run.report, job_run.on_gpu
-        self._limit = job_run.job["limits"].get("sweep_s")
+        self._report = job_run.report
         self._before = self._report.seconds.get("exclusive", 0.0)
-        self._start = self._end = 0.0
-        self.ended = False
-        """Whether the job's limit ended the sweep."""
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count from here on. A GPU is held for all of what is inside, a CPU while a clock runs."""
-        self._start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._end = time.monotonic()
+        own = job_run.job["limits"].get("sweep_s")
+        self.limit = SWEEP_S if own is None else min(own, SWEEP_S)
+        self._timings: list[tuple[float, float]] = []
+        self.short = False
+        """Whether the limit kept a configuration from being timed that would have been."""
 
     @property
-    def seconds(self) -> float:
+    def held(self) -> float:
         """Device seconds so far."""
-        if not self._on_gpu:
-            return self._report.seconds.get("exclusive", 0.0) - self._before
-        return (self._end or time.monotonic()) - self._start if self._start else 0.0
+        return self._report.seconds.get("exclusive", 0.0) - self._before
 
-    def is_over(self) -> bool:
-        """Check whether the job's limit, or that of every sweep, is reached."""
-        seconds = self.seconds
-        self.ended = self.ended or (self._limit is not None and seconds >= self._limit)
-        return self.ended or seconds >= SWEEP_S
+    @property
+    def left(self) -> float:
+        """Device seconds until the limit."""
+        return self.limit - self.held
+
+    def add(self, held: float, clock: float, number: int) -> None:
+        """Take in what one timing of round `number` took, and what of that grows with its blocks."""
+        self._timings.append((held - clock, clock / (1 << number)))
+
+    def cost(self, number: int) -> float:
+        """Estimate what a timing of round `number` takes, by the mean of those before."""
+        if not self._timings:
+            return FIRST_S
+        once, clock = (math.fsum(parts) / len(self._timings) for parts in zip(*self._timings, strict=True))
+        return max(once + clock * 2.0**number, LEAST_S)
+
+    def first_room(self, timed: int) -> int:
+        """Return how many more the first round can time, `timed` of which it has."""
+        most = int(self.left / self.cost(0))
+        share = int((self.left - (1 - FIRST_SHARE) * self.limit) / self.cost(0))
+        return max(0, min(most, max(share, FEWEST - timed)))
+
+    def later_room(self, number: int) -> int:
+        """Return how many a later round can time: in half of what is left, in all of it where no round follows."""
+        room = int(self.left / 2 / self.cost(number))
+        return int(self.left / self.cost(number)) if room <= LAST or number == ROUNDS - 1 else room
 
 
 def sweep(job_run: JobRun) -> None:
@@ -113,48 +143,85 @@ def sweep(job_run: JobRun) -> None:
 
     Raises Stopped where none is right, ForkServerDied.
     """
-    variants = () if job_run.prepared is None else job_run.prepared.variants
+    configurations = None if job_run.prepared is None else job_run.prepared.configurations
     workloads = job_run.timed_workloads()
-    if not variants or not workloads:
+    if configurations is None:
+        return
+    if not workloads:
+        configurations.close()
         return
     started = time.monotonic()
-    built = [variant for variant in variants if variant.prepared is not None or variant.refused is not None]
-    entries = [_Entry(variant, failure=variant.refused) for variant in built]
     weights = {workload["id"]: weight_of(workload) for workload in workloads}
-    held = _Held(job_run)
+    seconds = _Seconds(job_run)
     try:
-        with job_run.report.gate("time"), job_run.on_device(), held.counting():
-            started = time.monotonic()  # a wait for the device is no part of the sweep
-            _halve(job_run, entries, workloads, weights, held)
+        entries = _time_first(job_run, configurations, workloads, seconds)
+        _halve(job_run, entries, workloads, weights, seconds)
     finally:
-        job_run.report.sweep_seconds = round(held.seconds, 4)
+        configurations.close()
+        job_run.report.sweep_seconds = round(seconds.held, 4)
     timed = [entry for entry in entries if entry.failure is None and entry.rounds]
     if not timed:
         raise next(entry.failure for entry in entries if entry.failure is not None)
     last = max(entry.rounds for entry in timed)
     final = [entry for entry in timed if entry.rounds == last]
     chosen = min(final, key=lambda entry: mean_ratio(entry.time_us, final[0].time_us, weights))
-    left_out = len(variants) - sum(entry.failure is not None or entry.rounds > 0 for entry in entries)
-    known = [entry for entry in entries if entry.failure is not None or entry.rounds]
 
     def place(entry: _Entry) -> tuple[bool, float]:
         times = entry.beside(chosen)
         return entry is not chosen, mean_ratio(times, chosen.time_us, weights) if times else float("inf")
 
-    known.sort(key=place)
     job_run.report.sweep = {
         "chosen": dict(chosen.variant.values),
-        "configurations": [entry.document(chosen) for entry in known],
+        "configurations": [entry.document(chosen) for entry in sorted(entries, key=place)],
         "seconds": round(time.monotonic() - started, 3),
+        "compile_s": round(configurations.seconds, 3),
     }
-    if left_out:
-        job_run.report.sweep["left_out"] = left_out
-    if held.ended:
-        job_run.report.sweep["limit_s"] = job_run.job["limits"]["sweep_s"]
-        untimed = f"{left_out} of {len(variants)} configurations not timed" if left_out else "before its last round"
-        job_run.note(f"limits.sweep_s: the sweep ended after {held.seconds:.3g} device seconds, {untimed}")
+    _note_left_out(job_run, configurations, len(entries), seconds)
     job_run.choose(chosen.variant)
     refuse_twin(job_run.job, (job_run.report.compile or {}).get("digest"))
+
+
+def _note_left_out(job_run: JobRun, configurations: Configurations, known: int, seconds: _Seconds) -> None:
+    """Say how many configurations were not timed, how many of those not compiled, and what ended the sweep."""
+    assert job_run.report.sweep is not None
+    left_out, not_compiled = configurations.declared - known, configurations.declared - configurations.compiled
+    limit_s = job_run.job["limits"].get("sweep_s", math.inf)
+    if left_out:
+        job_run.report.sweep["left_out"] = left_out
+        job_run.report.sweep["not_compiled"] = not_compiled
+    if seconds.short and limit_s < SWEEP_S:
+        job_run.report.sweep["limit_s"] = limit_s
+    elif not left_out:
+        return
+    what = "the sweep" if limit_s >= SWEEP_S else "limits.sweep_s: the sweep"
+    untimed = f"{left_out} of {configurations.declared} configurations not timed, {not_compiled} of them not compiled"
+    ended = f"{what} ended after {seconds.held:.3g} device seconds" if seconds.short else "no time to compile more"
+    job_run.note(f"{ended}, {untimed if left_out else 'before its last round'}")
+
+
+def _time_first(
+    job_run: JobRun, configurations: Configurations, workloads: Sequence[ResolvedWorkload], seconds: _Seconds
+) -> list[_Entry]:
+    """Time configurations once each, as they are compiled; those that are refused come without times.
+
+    At least one is timed, and more than the limit has room for until one is right, for no more than SWEEP_S.
+    """
+    entries: list[_Entry] = []
+    while True:
+        right = any(entry.failure is None for entry in entries)
+        timed = sum(entry.rounds > 0 for entry in entries)
+        room = seconds.first_room(timed)
+        if room < 1 and (right or seconds.held >= SWEEP_S):
+            seconds.short = seconds.short or len(entries) < configurations.declared
+            return entries
+        with nullcontext() if configurations.is_ready() else job_run.report.gate("compile"):
+            variant = configurations.take(max(room, 1))
+        if variant is None:
+            return entries
+        entry = _Entry(variant, failure=variant.refused)
+        entries.append(entry)
+        if entry.failure is None:
+            _time(job_run, entry, workloads, seconds)
 
 
 def _halve(
@@ -162,20 +229,11 @@ def _halve(
     entries: Sequence[_Entry],
     workloads: Sequence[ResolvedWorkload],
     weights: dict[str, float],
-    held: _Held,
+    seconds: _Seconds,
 ) -> None:
+    """Time the better half again, on twice the blocks, and so on while there are more than LAST and seconds left."""
     left = [entry for entry in entries if entry.failure is None]
-    for number in range(ROUNDS):
-        blocks = FIRST_BLOCKS << number
-        plan = timing.Plan(blocks, blocks, job_run.job["limits"]["time_s"], 1, 0.9, 0.0)
-        # The default comes first, so that there is always one to go on with; the rest in any order.
-        others = left[1:]
-        job_run.rng.shuffle(others)
-        for entry in [*left[:1], *others]:
-            if any(known.rounds for known in entries) and held.is_over():
-                return
-            _time(job_run, entry, workloads, plan)
-        left = [entry for entry in left if entry.failure is None]
+    for number in range(1, ROUNDS):
         if len(left) <= LAST:
             return
         first = left[0].time_us
@@ -183,13 +241,30 @@ def _halve(
         fastest = {id(min(left, key=lambda entry: entry.time_us[name])) for name in weights}
         half = (len(left) + 1) // 2
         left = left[:half] + [entry for entry in left[half:] if id(entry) in fastest]
+        room = seconds.later_room(number)
+        if room < LAST:  # one alone is compared with nothing
+            seconds.short = True
+            return
+        # The best comes first, so that a round that ends early has it; the rest in any order.
+        others = left[1:room]
+        job_run.rng.shuffle(others)
+        left = [*left[:1], *others]
+        for entry in left:
+            if seconds.left <= 0:
+                seconds.short = True
+                return
+            _time(job_run, entry, workloads, seconds)
+        left = [entry for entry in left if entry.failure is None]
 
 
-def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload], plan: timing.Plan) -> None:
+def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload], seconds: _Seconds) -> None:
     """Time one configuration on every workload, in a runner of its own; a failure is kept with it."""
+    blocks = FIRST_BLOCKS << entry.rounds
+    plan = timing.Plan(blocks, blocks, job_run.job["limits"]["time_s"], 1, 0.9, 0.0)
     found: dict[str, float] = {}
+    clock_s, before = 0.0, seconds.held
     try:
-        with job_run.variant(entry.variant) as runner:
+        with job_run.report.gate("time"), job_run.on_device(), job_run.variant(entry.variant) as runner:
             for workload in workloads:
                 source = job_run.source(workload)
                 with job_run.exclusive(), QUIET.timing(), candidate_at_fault("screen", workload):
@@ -197,8 +272,11 @@ def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload],
                     calls = WorkloadRun(
                         workload, job_run.runners, runner, job_run.job["limits"]["call_s"], source, job_run.rng
                     )
+                    began = time.monotonic()
                     found[workload["id"]] = float(np.median(calls.time([], plan).samples["candidate"]))
+                    clock_s += time.monotonic() - began
     except Stopped as stopped:
         entry.failure = stopped
         return
+    seconds.add(seconds.held - before, clock_s, entry.rounds)
     entry.history.append(found)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 class Quiet:
     """Decides whose turn it is. Thread-safe.
 
-    `timing` and `alone` are for the one judging thread, `beside` and `moment` for every other.
+    `timing` and `alone` are for the one judging thread, `beside`, `assisting` and `moment` for every other.
     """
 
     def __init__(self) -> None:
@@ -37,6 +37,26 @@ class Quiet:
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._timing and not self._alone)
+            self._beside += 1
+            self._working += 1
+        self._mine.beside = True
+        try:
+            yield
+        finally:
+            self._mine.beside = False
+            with self._changed:
+                self._beside -= 1
+                self._working -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def assisting(self) -> Iterator[None]:
+        """Let a thread work on a part of a job that another thread has in hand.
+
+        It begins when nothing is timed. A thread beside that waits for its assistants rests meanwhile.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timing)
             self._beside += 1
             self._working += 1
         self._mine.beside = True

@@ -10,7 +10,9 @@ const sweep = {
     { values: { ROWS: 16 }, time_us: {}, rounds: 0, failure: "<b>wrong</b>" },
   ],
   seconds: 2.5,
+  compile_s: 4.5,
   left_out: 3,
+  not_compiled: 2,
   limit_s: 90,
   importance: {
     configurations: 2,
@@ -31,7 +33,9 @@ test("every configuration has its times, the chosen one is marked, and one that 
   expect(within(slower as HTMLElement).queryByText("chosen")).toBeNull();
   expect(wrong).toHaveTextContent("<b>wrong</b>");
   expect(screen.getByRole("columnheader", { name: /Time, small/ })).toBeVisible();
-  expect(screen.getByText(/3 were not timed/)).toHaveTextContent("ROWS=4 best of 2 timed");
+  expect(screen.getByText(/3 were not timed, 2 of them not compiled/)).toHaveTextContent(
+    "ROWS=4 best of 2 timed",
+  );
   expect(screen.getByText(/for sweeps ended it/)).toBeVisible();
   expect(screen.getByText(/What mattered is not told/)).toHaveTextContent("too few configurations to tell");
 });

@@ -16,7 +16,8 @@ export function SweepTable({ sweep }: { sweep: Sweep }) {
     <Section title="Tunables">
       <p className={styles.muted}>
         <Untrusted text={sweep.summary} />. The verdict is on the first.
-        {sweep.left_out > 0 && ` ${format.count(sweep.left_out)} were not timed: there was no time.`}
+        {sweep.left_out > 0 &&
+          ` ${format.count(sweep.left_out)} were not timed, ${format.count(sweep.not_compiled)} of them not compiled: there was no time.`}
         {sweep.limit_s != null && ` The budget's ${format.duration(sweep.limit_s)} for sweeps ended it.`}
       </p>
       <ImportancePlot importance={sweep.importance} />
