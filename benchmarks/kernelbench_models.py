@@ -2,10 +2,12 @@
 
     python -m benchmarks.kernelbench_models PROBLEM ... [--only TEXT] [--mode MODE] [--seconds S] [--limit S]
                                             [--together N] [--within S] [--json FILE [--resume]]
+                                            [--weights-at-random] [--dtype DTYPE]
 
 PROBLEM is a file in KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`) or a directory of them, such as
-`KernelBench/level3` of a checkout; problems of level 4 load weights from a hub, and need one. Each runs in a process of
-its own, on a GPU where there is one, in the dtypes of its own inputs.
+`KernelBench/level3` of a checkout. Problems of level 4 load models from a hub by their names; with --weights-at-random
+they load none, and have the published sizes (`benchmarks.published`). Each runs in a process of its own, on a GPU where
+there is one, in the dtypes of its own inputs or, where DTYPE is given, with its floats in that.
 
 graphs      1: compiled as a whole; more: what Dynamo cannot capture breaks it
 masks       of attention that no input decides, taken out, of all
@@ -15,8 +17,9 @@ ms          of torch.compile in the same mode; of warpsmith.optimize; both timed
 over        the first over the second, with the 95 % interval of their ratio
 
 With --together N problems are loaded, compiled and compared at the same time, and timed one after the other once all
-of them are ready: compiling keeps processors busy and not the GPU, whose memory has to hold all of them. What a kernel
-brings in its place is then decided beside other work; the times of whole models are not.
+of them are ready: compiling keeps processors busy and not the GPU, whose memory has to hold all of them. One that finds
+too little memory beside others has no row then, and runs alone after all of them. What a kernel brings in its place is
+then decided beside other work; the times of whole models are not.
 
 Each row is told, and in FILE, as soon as it is had; with --within no problem is begun after so many seconds, and with
 --resume those that have a row in FILE are not measured again. Exits with 1 where a model that loads and runs does not
@@ -42,6 +45,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks import published
 from benchmarks.rows import reason
 from benchmarks.rows import write as keep
 from benchmarks.showcase import columns
@@ -50,7 +54,10 @@ LIMIT_S = 600.0
 TIMED_S = 60.0
 """Of a problem's last part beside the timing: calls that tell whether its graph gains by its kernels."""
 NO_ANSWER = "no answer"
+NO_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
+"""What PyTorch's allocator, CUDA and its libraries say of a GPU's memory that is full."""
 READY = "ready"
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 @dataclass
@@ -69,7 +76,27 @@ class Row:
     ci95: tuple[float, float] | None = None
 
 
-def measure(file: Path, mode: str | None, seconds: float, turn: Callable[[], None] = lambda: None) -> Row:
+@dataclass(frozen=True)
+class Plan:
+    """How a problem is measured.
+
+    mode: Inductor's; None: its default. seconds: of timing. at_random: weights of a hub are drawn and not loaded.
+    dtype: of weights and inputs that are floats, by its name; None: their own.
+    """
+
+    mode: str | None = None
+    seconds: float = 5.0
+    at_random: bool = False
+    dtype: str | None = None
+
+    def words(self) -> list[str]:
+        """Return the options that say so to a problem's process."""
+        words = ["--seconds", str(self.seconds), *(["--mode", self.mode] if self.mode else [])]
+        words += ["--dtype", self.dtype] if self.dtype else []
+        return [*words, *(["--weights-at-random"] if self.at_random else [])]
+
+
+def measure(file: Path, plan: Plan, turn: Callable[[], None] = lambda: None) -> Row:
     """Return a problem's row, measured in this process. `turn` returns when its models may be timed."""
     import torch  # noqa: PLC0415 - the parent has no need of it
 
@@ -81,16 +108,24 @@ def measure(file: Path, mode: str | None, seconds: float, turn: Callable[[], Non
     step = "load"
     try:
         torch.manual_seed(0)
-        problem = _loaded(file)
-        model = problem.Model(*problem.get_init_inputs()).eval().to(device)
+        with published.at_random(device.type) if plan.at_random else contextlib.nullcontext():
+            problem = _loaded(file)
+            model = problem.Model(*problem.get_init_inputs()).eval().to(device)
         inputs = [each.to(device) if isinstance(each, torch.Tensor) else each for each in problem.get_inputs()]
+        if plan.dtype is not None:
+            dtype = getattr(torch, plan.dtype)
+            model = model.to(dtype)
+            floats = [isinstance(each, torch.Tensor) and each.is_floating_point() for each in inputs]
+            inputs = [each.to(dtype) if is_float else each for each, is_float in zip(inputs, floats, strict=True)]
         step = "run"
         with torch.no_grad():
             model(*inputs)
         step = "compile"
-        fast = warpsmith.optimize(model, mode=mode)
+        fast = warpsmith.optimize(model, mode=plan.mode)
         compared = fast.compare(*inputs)
-        other = torch.compile(model, mode=mode)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # of the run in float64, which problems beside this one have room for
+        other = torch.compile(model, mode=plan.mode)
         calls: dict[str, Callable[..., Any]] = {"compile": other, "warpsmith": fast}
         with torch.no_grad():
             for call in calls.values():
@@ -105,7 +140,7 @@ def measure(file: Path, mode: str | None, seconds: float, turn: Callable[[], Non
             samples = turns.time_in_turns(
                 {name: (lambda call=call: lambda: call(*inputs)) for name, call in calls.items()},  # type: ignore[misc]
                 device,
-                seconds,
+                plan.seconds,
             )
     except Exception as error:  # noqa: BLE001 - code of others: what it raises is the row
         return Row(file.stem, f"{step}: {reason(error)}")
@@ -136,32 +171,31 @@ def _loaded(file: Path) -> Any:
     return module
 
 
-def measure_apart(files: Sequence[Path], mode: str | None, seconds: float, limit_s: float) -> Iterator[Row]:
+def measure_apart(files: Sequence[Path], plan: Plan, limit_s: float) -> Iterator[Row]:
     """Yield the problems' rows: each in a process of its own, which has so many seconds until it is to be timed.
 
     All compile at once, and are timed in turn when the last of them is ready.
     """
     with contextlib.ExitStack() as stack:
         begun = time.monotonic()
-        running = [stack.enter_context(_Process(file, mode, seconds, len(files))) for file in files]
+        running = [stack.enter_context(_Process(file, plan, len(files))) for file in files]
         for each in running:
             each.wait(limit_s - (time.monotonic() - begun))
         for each in running:
-            yield each.row(limit_s, seconds + TIMED_S)
+            yield each.row(limit_s, plan.seconds + TIMED_S)
 
 
 class _Process:
     """One problem's process, which says when it is ready and then waits for its turn."""
 
-    def __init__(self, file: Path, mode: str | None, seconds: float, number: int) -> None:
+    def __init__(self, file: Path, plan: Plan, number: int) -> None:
         self.file = file
         threads = (
             {} if number == 1 else {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, 2 * (os.cpu_count() or 1) // number))}
         )
-        words = [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), "--seconds", str(seconds)]
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.child = subprocess.Popen(
-            [*words, *(["--mode", mode] if mode else [])],
+            [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), *plan.words()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -259,8 +293,7 @@ def read(file: Path) -> list[Row]:
         raise ValueError(f"{file}: found {reason(error)}, expected rows of an earlier run") from error
 
 
-def main() -> int:
-    """Print the table; returns the exit status."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernelbench_models", description="Networks of KernelBench under warpsmith.optimize."
     )
@@ -283,10 +316,21 @@ def main() -> int:
     parser.add_argument("--within", type=float, metavar="S", help="seconds after which no problem is begun")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     parser.add_argument("--resume", action="store_true", help="leave out problems that have a row in FILE")
+    parser.add_argument(
+        "--weights-at-random", action="store_true", help="models of a hub by published sizes, without a network"
+    )
+    parser.add_argument("--dtype", choices=DTYPES, help="of weights and inputs that are floats; default: their own")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> int:
+    """Print the table; returns the exit status."""
+    parser = _parser()
     options = parser.parse_args()
+    plan = Plan(options.mode, options.seconds, options.weights_at_random, options.dtype)
     if options.one is not None:
-        print(json.dumps(asdict(measure(options.one, options.mode, options.seconds, _my_turn))))
+        print(json.dumps(asdict(measure(options.one, plan, _my_turn))))
         return 0
     files = [file for each in options.problems for file in (sorted(each.glob("*.py")) if each.is_dir() else [each])]
     files = [file for file in files if options.only.lower() in file.name.lower()]
@@ -304,16 +348,21 @@ def main() -> int:
         parser.error(f"argument --json: {error}")
     had = {row.problem for row in rows}
     files = [file for file in files if file.stem not in had]
-    while files:
+    batches = [files[at : at + options.together] for at in range(0, len(files), options.together)]
+    while batches:
+        batch = batches.pop(0)
         spent = time.monotonic() - begun
         if options.within is not None and spent >= options.within:
-            print(f"{files[0].stem} and those behind it: not begun, {spent:.0f} s are over", file=sys.stderr)
+            print(f"{batch[0].stem} and those behind it: not begun, {spent:.0f} s are over", file=sys.stderr)
             break
         left = options.limit if options.within is None else min(options.limit, options.within - spent)
-        batch, files = files[: options.together], files[options.together :]
-        for row in measure_apart(batch, options.mode, options.seconds, left):
+        for file, row in zip(batch, measure_apart(batch, plan, left), strict=True):
             if left < options.limit and row.error.startswith(NO_ANSWER):
                 print(f"{row.problem}: no row, the time is over", file=sys.stderr)
+                continue
+            if len(batch) > 1 and any(words in row.error for words in NO_MEMORY):
+                print(f"{row.problem}: too little memory beside others, it runs alone", file=sys.stderr)
+                batches.append([file])
                 continue
             rows.append(row)
             print("  ".join(filter(None, shown(row))), file=sys.stderr, flush=True)
