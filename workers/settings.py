@@ -141,6 +141,11 @@ class Settings(BaseSettings):
         description="Nsight Compute's command line, for metrics in profiles on a GPU: a path, or `off`; default is "
         "what PATH or CUDA's own directories have",
     )
+    judge_at_start: bool = Field(
+        True,
+        description="Start a worker's judge, its compilers for GPUs among it, with the worker; otherwise its first job "
+        "waits for them",
+    )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
 
     reverify_interval_s: float = Field(

@@ -30,6 +30,10 @@ class WorkerDocument(BaseModel):
     role: str
     target: str | None
     device: WorkerDevice | None = Field(description="Of a judge, as far as it said")
+    compiles: dict[str, list[str]] = Field(
+        description="Of a judge: the languages that it compiles, by target, or `cuda` for any GPU; what it lacks for "
+        "others is among the facts"
+    )
     version: str | None = Field(description="Of Warpsmith there")
     alive: bool = Field(description="Whether it reported in lately")
     state: Literal["working", "idle", "draining", "drained", "silent"] = Field(

@@ -56,6 +56,10 @@ def _make_document(
         role=row.role,
         target=row.target,
         device=None if device is None else WorkerDevice(name=device["name"], memory_bytes=device.get("memory_bytes")),
+        compiles={
+            target: [language for language, missing in languages.items() if not missing]
+            for target, languages in (row.facts.get("compiles") or {}).items()
+        },
         version=(row.facts.get("versions") or {}).get("warpsmith"),
         alive=alive,
         state=_find_state(alive, row.draining_since is not None, running),

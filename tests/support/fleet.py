@@ -21,6 +21,7 @@ LEASE_S = 2.0
 
 FAST = {
     "WARPSMITH_ATTACK_S": "0",  # seconds a verification
+    "WARPSMITH_JUDGE_AT_START": "false",  # most of these services judge nothing, or little
     "WARPSMITH_LEASE_S": str(LEASE_S),
     "WARPSMITH_RECONCILE_INTERVAL_S": "0.3",
     "WARPSMITH_RESEND_AFTER_S": "1.0",

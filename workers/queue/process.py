@@ -21,7 +21,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.machine.host import find_full_disk
-from warpsmith.workers.judging.machine import describe_device
+from warpsmith.workers.judging.machine import describe_compilers, describe_device
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
@@ -71,7 +71,7 @@ class WorkerProcess:
         return f"{worker.name[:LONGEST_NAME]}:{os.getpid()}:{secrets.token_hex(6)}"
 
     def judge(self) -> JudgeClient:
-        """Return the judge of this process, started with the first job, shared by its threads."""
+        """Return this process's judge, shared by its threads; it starts with its first job at the latest."""
         with self._judge_lock:
             if self._judge is None:
                 # Model workers have no judge: they never import its client.
@@ -82,6 +82,16 @@ class WorkerProcess:
                     cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
                 )
             return self._judge
+
+    def start_judge(self) -> None:
+        """Start the judge before its first job, without waiting for it: most of a short job is that start.
+
+        What compiles for GPUs starts with it, where a language of theirs can be compiled here.
+        """
+        assert worker.target is not None, "model workers have no judge"
+        told = describe_compilers(worker.target)
+        compilers = any(not missing for missing in told.get("cuda", told[worker.target]).values())
+        self.judge().start(compilers=compilers)
 
     def judge_job(self, job: Job, on_wait: Callable[[], None] | None = None, timeout_s: float | None = None) -> Verdict:
         """Return the judge's verdict on a job, within the time that the settings give it, or within `timeout_s`.
@@ -183,6 +193,8 @@ def open_worker(settings: Settings) -> WorkerProcess:
 def _open(settings: Settings) -> WorkerProcess:
     global _current  # noqa: PLW0603 - one per process, as Celery's hooks are
     _current = WorkerProcess(settings)
+    if worker.target is not None and settings.judge_at_start:
+        _current.start_judge()
     return _current
 
 

@@ -18,7 +18,7 @@ workers_app = typer.Typer(no_args_is_help=True, help="Workers, and invitations o
 
 @workers_app.command("list")
 def list_workers(url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """List workers: state, target, device, version, what each has in hand."""
+    """List workers: state, target, device, version, what each has in hand, and what a judge compiles."""
     with connected(url, key) as client:
         found = client.workers()
     if as_json:
@@ -39,7 +39,10 @@ def describe_worker(worker: WorkerDocument, now: float) -> str:
     steps = ", ".join(f"{step.kind} {step.search_id}" for step in worker.steps)
     hand = "" if worker.running == 0 else f"  {worker.running} in hand" + (f" ({steps})" if steps else "")
     target, version = worker.target or worker.role, worker.version or "-"
-    return f"{worker.name:28}  {state:9}  {target:12}  {version:8}  {where}{hand}"
+    compiles = "".join(
+        f"  compiles for {device}: {', '.join(languages)}" for device, languages in worker.compiles.items() if languages
+    )
+    return f"{worker.name:28}  {state:9}  {target:12}  {version:8}  {where}{hand}{compiles}"
 
 
 @workers_app.command()

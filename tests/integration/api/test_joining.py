@@ -274,7 +274,9 @@ def test_the_commands_do_the_same(
 ) -> None:
     app = application(settings_for(tmp_path, **REACHABLE))
     db: Database = app.state.service.db
-    report(db, "judge-gpu0@gpu7", facts={"device": {"name": "NVIDIA H100", "memory_bytes": 80 * 2**30}})
+    compiles = {"cuda:sm_90": {"cuda": [], "triton": [], "cute": ["CuTe DSL is not installed"]}}
+    device = {"name": "NVIDIA H100", "memory_bytes": 80 * 2**30}
+    report(db, "judge-gpu0@gpu7", facts={"device": device, "compiles": compiles})
     with command_line(app, capsys, monkeypatch) as said:
         code, token, hint = said("workers", "invite", "gpu7", "--uses", "2", "--expires", "10m")
         assert (code, token[:4]) == (0, "wsj_")
@@ -285,7 +287,7 @@ def test_the_commands_do_the_same(
         assert "used 0 of 2" in said("workers", "invites")[1]
         assert said("workers", "revoke", listed["id"])[:2] == (0, "revoked\n")
         assert "revoked" in said("workers", "invites")[1]
-        assert "NVIDIA H100, 80 GiB" in said("workers", "list")[1]
+        assert "NVIDIA H100, 80 GiB  compiles for cuda:sm_90: cuda, triton\n" in said("workers", "list")[1]
         assert said("workers", "drain", "gpu7")[:2] == (0, "judge-gpu0@gpu7 drains\n")
         assert said("workers", "drain", "gpu8")[0] == 1
         assert said("workers", "invite", "gpu7", "--expires", "soon")[0] == 2

@@ -144,6 +144,17 @@ def test_a_compilation_that_does_not_end_is_killed_with_all_it_started(tmp_path:
     assert prepare(candidate("cuda"), "cuda", tmp_path)["kernels"]
 
 
+@pytest.mark.usefixtures("_fresh")
+def test_what_is_timed_waits_for_a_server_that_starts_and_for_no_other() -> None:
+    compile_service.settle()
+    assert compile_service._SHARED.running() is None  # none is started for it
+    compile_service.start()
+    compile_service.settle()
+    assert (started := compile_service._SHARED.running()) is not None
+    assert started._ability is not None
+
+
+@pytest.mark.usefixtures("_fresh")
 def test_a_server_killed_from_outside_costs_a_repetition(tmp_path: Path) -> None:
     prepare(candidate("cuda"), "cuda", tmp_path / "first")
     first = server()

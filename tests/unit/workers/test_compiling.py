@@ -9,9 +9,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from warpsmith.workers.judge.protocol import client
 from warpsmith.workers.judging import machine
 from warpsmith.workers.judging.machine import describe_compilers
 from warpsmith.workers.queue import celery_app, process
+from warpsmith.workers.queue.heartbeat import Worker
 from warpsmith.workers.queue_names import compile_queue
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.compiling import JudgeWorker, choose_queues, describe_lack
@@ -87,3 +89,33 @@ def test_a_judge_serves_its_compile_queue_too(
     celery_app._set_up_worker("judge@here", SimpleNamespace(app=app, concurrency=8, pool_cls=object))
     assert list(app.amqp.queues.consume_from) == served
     assert process.worker.slots == 8
+
+
+@pytest.mark.parametrize(
+    ("target", "at_start", "lacking", "started"),
+    [
+        ("cpu:x86_64", True, "", [True]),
+        (SM_90, True, "", [True]),
+        ("cpu:x86_64", True, "cuda triton cutlass tilelang", [False]),
+        ("cpu:x86_64", False, "", []),
+        (None, True, "", []),
+    ],
+)
+def test_a_worker_starts_its_judge_and_the_compilers_that_it_has(
+    target: str | None,
+    at_start: bool,
+    lacking: str,
+    started: list[bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge = MagicMock()
+    monkeypatch.setattr(client, "JudgeClient", lambda **_: judge)
+    monkeypatch.setattr(machine, "installed", lambda module: module not in lacking.split())
+    monkeypatch.setattr(process, "worker", Worker("worker@here", "model" if target is None else "judge", target))
+    monkeypatch.setattr(process, "Heartbeat", MagicMock())
+    try:
+        process.open_worker(Settings(home=tmp_path, judge_at_start=at_start))
+        assert [call.kwargs["compilers"] for call in judge.start.call_args_list] == started
+    finally:
+        process.close_process()

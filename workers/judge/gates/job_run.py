@@ -29,6 +29,7 @@ from warpsmith.workers.judge.gates.generators import Generators
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
+from warpsmith.workers.judge.languages import compile_service
 from warpsmith.workers.judge.machine import host
 from warpsmith.workers.judge.reference import expert_packages
 from warpsmith.workers.judge.reference.baselines import OpRunners
@@ -184,6 +185,8 @@ class JobRun:
     @contextmanager
     def _lease(self) -> Iterator[None]:
         """Hold the device's lease. Notes what other processes took of a CPU meanwhile."""
+        if not self.on_gpu:
+            compile_service.settle()
         with self.bench.lease():
             before = host.usage()
             try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from warpsmith import IMPORT_ROOT
 from warpsmith.workers.judge.languages.prepared import CompileLimits
 from warpsmith.workers.judge.machine.timing_guard import QUIET
-from warpsmith.workers.judge.preloaded.client import PreloadedServer, Shared
+from warpsmith.workers.judge.preloaded.client import ForkServerDied, PreloadedServer, Shared
 
 _MODULE = "warpsmith.workers.judge.languages.compile_server"
 _FILE_BYTES = 256 * 1024 * 1024
@@ -102,6 +102,13 @@ def run(module: str, place: Path, variables: Mapping[str, str], limits: CompileL
 def start() -> None:
     """Start this process's server without waiting for it, where something will soon be compiled."""
     _SHARED.get()
+
+
+def settle() -> None:
+    """Wait until a server that starts has started: on a CPU its imports would take cores from what is timed."""
+    if (server := _SHARED.running()) is not None:
+        with contextlib.suppress(ForkServerDied):  # who compiles next finds out
+            server.ready()
 
 
 def close() -> None:

@@ -143,11 +143,12 @@ class JudgeClient:
         connection = self._connection
         return connection.pid if connection else None
 
-    def start(self) -> None:
+    def start(self, *, compilers: bool = False) -> None:
         """Start the process unless it runs, without waiting for it.
 
-        Its start takes seconds and can overlap with other work.
+        Its start takes seconds and can overlap with other work. `compilers`: it starts what compiles for GPUs, too.
         """
+        self._compilers = compilers
         self._running()
 
     def judge(self, job: Job, timeout_s: float, on_wait: Callable[[], None] | None = None) -> Verdict:

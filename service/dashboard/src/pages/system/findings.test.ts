@@ -38,6 +38,7 @@ const worker = (changes: Partial<WorkerDocument>): WorkerDocument => ({
   target: "cpu:x86_64",
   host: "a",
   device: null,
+  compiles: {},
   version: "1.0",
   alive: true,
   state: changes.alive === false ? "silent" : "idle",

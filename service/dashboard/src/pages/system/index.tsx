@@ -267,6 +267,27 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
       ),
   },
   {
+    key: "compiles",
+    header: "Compiles",
+    cell: ({ compiles }) => {
+      const able = Object.entries(compiles).filter(([, languages]) => languages.length > 0);
+      return able.length === 0 ? (
+        format.NONE
+      ) : (
+        <div className={styles.stacked}>
+          {able.map(([target, languages]) => (
+            <span key={target}>
+              <Untrusted text={languages.join(", ")} />{" "}
+              <span className={styles.detail}>
+                for <Untrusted text={target} />
+              </span>
+            </span>
+          ))}
+        </div>
+      );
+    },
+  },
+  {
     key: "version",
     header: "Version",
     sortBy: (row) => row.version,
