@@ -32,6 +32,7 @@ def reason(served: Served) -> str:
         for position, (name, sample) in enumerate(zip(served.names, served.kernel.smallest(), strict=True))
         if not sample["dtype"].startswith(DRAWN)
         and served.kernel.integers(position, single=served.rank(position) == 0) is None
+        and served.kernel.groups(position) is None
     ]
     return f"which integers make sense is not known of {', '.join(unknown)}" if unknown else ""
 

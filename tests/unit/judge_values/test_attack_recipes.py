@@ -35,6 +35,7 @@ EVERY = workload(
         tensor("mask", (4, 5), dtype="bool", kind="bernoulli"),
         tensor("order", (3, 6), dtype="int32", kind="permutation"),
         tensor("offsets", (5,), dtype="int32", kind="indptr", total=12),
+        tensor("ends", (4,), dtype="int32", kind="ends", total=9),
         tensor("spd", (4, 4), dtype="float64", kind="spd"),
         tensor("point", ()),
         scalar("m", 0.75),
