@@ -82,6 +82,9 @@ def test_a_recipe_gives_the_same_values_after_json_and_keeps_within_its_inputs(s
     offsets = structured["offsets"]
     assert (int(offsets[0]), int(offsets[-1])) == (0, 12)
     assert bool((offsets.diff() >= 0).all())
+    ends = structured["ends"]
+    assert (int(ends[0]) >= 0, int(ends[-1])) == (True, 9)
+    assert bool((ends.diff() >= 0).all())
     assert torch.equal(structured["spd"], structured["spd"].mT)
 
 

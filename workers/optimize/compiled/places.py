@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from . import inductor, match
+from .kernel import Kernel
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
 from .served import SOME, Number, Served
@@ -127,16 +128,18 @@ class Region:
         where the model has them from a `topk` and the op's workloads have any index of that axis. even: as a call
         commonly has them: each row falls into any group, or chooses by itself; else some are large and others empty.
         """
-        like = self.laid[position]
-        if (groups := self.kernel.kernel.groups(position)) is not None:
+        like, kernel = self.laid[position], self.kernel.kernel
+        if not isinstance(kernel, Kernel):  # bags know their own
+            return None
+        if (groups := kernel.groups(position)) is not None:
             axes = self.kernel.axes_of(self.laid, self.tensors, self.numbers)
             return None if isinstance(axes, str) else _divided(axes[groups[0]], like, leading=groups[1], even=even)
-        if position in self.chosen and (axis := self.kernel.kernel.indexed(position)) is not None:
+        if position in self.chosen and (axis := kernel.indexed(position)) is not None:
             axes = self.kernel.axes_of(self.laid, self.tensors, self.numbers)
             if isinstance(axes, str) or axes[axis] != self.chosen[position]:
                 return None
             return _chosen(self.chosen[position], like, even=even)
-        known = self.kernel.kernel.integers(position, single=math.prod(like.shape) == 1)
+        known = kernel.integers(position, single=math.prod(like.shape) == 1)
         if known is None:
             return None
         return torch.randint(known.start, known.stop, like.shape, dtype=like.dtype, device=like.device)
