@@ -49,7 +49,8 @@ def main() -> int:
     for name, why in reasons.items():
         if why:
             print(f"{name}: {why}")
-    print(f"{list(reasons.values()).count('')} of {len(reasons)} kernels for {arguments.target} can take places anywhere")
+    free = list(reasons.values()).count("")
+    print(f"{free} of {len(reasons)} kernels for {arguments.target} can take places anywhere")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
     return 0
