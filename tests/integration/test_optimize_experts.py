@@ -64,6 +64,7 @@ def test_grouped_products_stand_in_a_mixture_of_experts(
         (both,) = places.find(graph.graph, [gated]).regions
         assert up.shapes == both.shapes == f"{rows}x32, {experts}x64x32, {experts}"
         assert down.shapes == f"{rows}x32, {experts}x32x32, {experts}"
+        assert all(region.integers(2, even=even) is not None for region in (up, down, both) for even in (True, False))
         assert [choice.compare(region) for region in (up, down, both)] == [None] * 3
         places.put(graph.graph, [both, down])
         graph.recompile()
@@ -84,6 +85,7 @@ def test_the_experts_of_few_tokens_are_one_place(
         graph, inputs = captured(made, x)
         (region,) = places.find(graph.graph, [kernels["moe_experts"]]).regions
         assert region.shapes == f"{tokens}x32, {tokens}x4, {tokens}x4, 16x64x32, 16x32x32"
+        assert region.integers(1, even=False) is not None
         assert choice.compare(region) is None
         places.put(graph.graph, [region])
         graph.recompile()
