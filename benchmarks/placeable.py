@@ -23,17 +23,20 @@ DRAWN = ("float", "bfloat", "bool")
 
 
 def reason(served: Served) -> str:
-    """Return why an op can have no place; empty where it can."""
+    """Return why an op can have no place, or none but behind a topk of the model; empty where it can anywhere."""
     why = served.untraceable(SOME[:1], torch.device("cpu"))
     if why:
         return f"its reference cannot be traced: {why}"
-    unknown = [
-        f"{name} ({sample['dtype']})"
-        for position, (name, sample) in enumerate(zip(served.names, served.kernel.smallest(), strict=True))
+    kernel = served.kernel
+    unknown = {
+        position: f"{name} ({sample['dtype']})"
+        for position, (name, sample) in enumerate(zip(served.names, kernel.smallest(), strict=True))
         if not sample["dtype"].startswith(DRAWN)
-        and served.kernel.integers(position, single=served.rank(position) == 0) is None
-    ]
-    return f"which integers make sense is not known of {', '.join(unknown)}" if unknown else ""
+        and kernel.integers(position, single=served.rank(position) == 0) is None
+        and kernel.groups(position) is None
+    }
+    where = " but behind a topk of the model" if all(map(kernel.indexed, unknown)) else ""
+    return f"which integers make sense is not known of {', '.join(unknown.values())}{where}" if unknown else ""
 
 
 def main() -> int:
@@ -46,7 +49,8 @@ def main() -> int:
     for name, why in reasons.items():
         if why:
             print(f"{name}: {why}")
-    print(f"{list(reasons.values()).count('')} of {len(reasons)} kernels for {arguments.target} can take places")
+    free = list(reasons.values()).count("")
+    print(f"{free} of {len(reasons)} kernels for {arguments.target} can take places anywhere")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -80,6 +80,10 @@ def _indptr(dist: Dist, sizes: Sequence[str], dtype: str, place: str, random: st
     return f"torch.cat([{edges}])[-({sizes[0]}) :].to(torch.{dtype})"
 
 
+def _ends(dist: Dist, sizes: Sequence[str], dtype: str, place: str, random: str) -> str:
+    return f"{_indptr(dist, [f'{sizes[0]} + 1'], dtype, place, random)}[1:].clone()"
+
+
 def _spd(dist: Dist, sizes: Sequence[str], dtype: str, place: str, random: str) -> str:
     shift = f"{dist.get('shift', 1.0)!r} * torch.eye({sizes[-1]}, dtype=torch.float64{place})"
     factor = f"torch.randn({_tuple(sizes)}, dtype=torch.float64{random})"
@@ -94,5 +98,6 @@ _SOURCES = {
     "bernoulli": _bernoulli,
     "permutation": _permutation,
     "indptr": _indptr,
+    "ends": _ends,
     "spd": _spd,
 }

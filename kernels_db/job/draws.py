@@ -65,6 +65,10 @@ def _indptr(dist: dict[str, Any], shape: Shape, dtype: torch.dtype, generator: t
     return torch.cat(edges)[-shape[0] :].to(dtype)
 
 
+def _ends(dist: dict[str, Any], shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _indptr(dist, (shape[0] + 1,), dtype, generator)[1:].clone()
+
+
 def _spd(dist: dict[str, Any], shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     factor = torch.randn(shape, dtype=torch.float64, generator=generator, device=generator.device)
     identity = torch.eye(shape[-1], dtype=torch.float64, device=generator.device)
@@ -80,6 +84,7 @@ _DRAWS = {
     "bernoulli": _bernoulli,
     "permutation": _permutation,
     "indptr": _indptr,
+    "ends": _ends,
     "spd": _spd,
 }
 INDEPENDENT = frozenset({"normal", "uniform", "randint", "bernoulli"})

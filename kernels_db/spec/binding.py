@@ -185,6 +185,10 @@ def _check_dist(field: str, dist: Mapping[str, Any], dtype: str, shape: Sequence
             raise SpecError(field, f"indptr over shape {list(shape)}", "a shape of one axis")
         case {"kind": "indptr", "total": total} if not 0 <= total <= (0 if shape[0] == 1 else highest):
             raise SpecError(f"{field}.total", total, f"0 to {highest} for {dtype}, and 0 where there is one offset")
+        case {"kind": "ends"} if len(shape) != 1:
+            raise SpecError(field, f"ends over shape {list(shape)}", "a shape of one axis")
+        case {"kind": "ends", "total": total} if not 0 <= total <= highest:
+            raise SpecError(f"{field}.total", total, f"0 to {highest} for {dtype}")
         case {"kind": "spd"} if len(shape) < 2 or shape[-1] != shape[-2]:
             raise SpecError(field, f"spd over shape {list(shape)}", "a shape whose last two axes are equal")
 

@@ -72,6 +72,16 @@ class Indptr(Spec):
     """The last offset: an integer or an expression over the axes."""
 
 
+class Ends(Spec):
+    """Where each group of a ragged batch ends, one axis of length n: `indptr` without its leading 0, as PyTorch's
+    grouped products take offsets. It never falls and ends at `total`; the n-1 others are drawn uniformly from
+    0 .. total and sorted, so a group may be empty. Integer dtypes."""
+
+    kind: Literal["ends"]
+    total: Amount
+    """The last end: an integer or an expression over the axes."""
+
+
 class Spd(Spec):
     """Symmetric positive definite matrices over the last two axes, n by n: A A^T / n + shift I with A standard normal.
     Floating dtypes."""
@@ -100,13 +110,13 @@ class Code(Spec):
 
 
 Dist = Annotated[
-    Normal | Uniform | Constant | RandInt | Permutation | Indptr | Spd | Bernoulli | Code,
+    Normal | Uniform | Constant | RandInt | Permutation | Indptr | Ends | Spd | Bernoulli | Code,
     Discriminator("kind"),
 ]
 """One of the distributions, told apart by `kind`."""
 
 FLOAT_ONLY = ("normal", "uniform", "spd")
-INTEGER_ONLY = ("randint", "permutation", "indptr")
+INTEGER_ONLY = ("randint", "permutation", "indptr", "ends")
 
 
 def default_dist(dtype: str) -> Dist | None:
@@ -121,5 +131,5 @@ def default_dist(dtype: str) -> Dist | None:
 
 def amounts(dist: Dist) -> dict[str, Any]:
     """Return the fields of `dist` that may be expressions over the axes."""
-    names = {"randint": ("low", "high"), "indptr": ("total",)}.get(dist.kind, ())
+    names = {"randint": ("low", "high"), "indptr": ("total",), "ends": ("total",)}.get(dist.kind, ())
     return {name: getattr(dist, name) for name in names}

@@ -57,6 +57,7 @@ _SECTIONS: Sequence[tuple[str, str, Sequence[type[basic_types.Spec]]]] = (
             dist.RandInt,
             dist.Permutation,
             dist.Indptr,
+            dist.Ends,
             dist.Spd,
             dist.Bernoulli,
             dist.Code,

@@ -22,6 +22,7 @@ CASES: list[tuple[dict[str, Any], tuple[int, ...], str]] = [
     ({"kind": "bernoulli", "p": 0.25}, (40,), "bool"),
     ({"kind": "permutation"}, (3, 6), "int64"),
     ({"kind": "indptr", "total": 10}, (5,), "int32"),
+    ({"kind": "ends", "total": 10}, (4,), "int32"),
     ({"kind": "spd", "shift": 2.0}, (2, 3, 3), "float32"),
 ]
 

@@ -35,6 +35,7 @@ EVERY = workload(
         tensor("mask", (4, 5), dtype="bool", kind="bernoulli"),
         tensor("order", (3, 6), dtype="int32", kind="permutation"),
         tensor("offsets", (5,), dtype="int32", kind="indptr", total=12),
+        tensor("ends", (4,), dtype="int32", kind="ends", total=9),
         tensor("spd", (4, 4), dtype="float64", kind="spd"),
         tensor("point", ()),
         scalar("m", 0.75),
@@ -81,6 +82,9 @@ def test_a_recipe_gives_the_same_values_after_json_and_keeps_within_its_inputs(s
     offsets = structured["offsets"]
     assert (int(offsets[0]), int(offsets[-1])) == (0, 12)
     assert bool((offsets.diff() >= 0).all())
+    ends = structured["ends"]
+    assert (int(ends[0]) >= 0, int(ends[-1])) == (True, 9)
+    assert bool((ends.diff() >= 0).all())
     assert torch.equal(structured["spd"], structured["spd"].mT)
 
 

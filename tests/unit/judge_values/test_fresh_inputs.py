@@ -57,6 +57,7 @@ KINDS: list[tuple[str, dict[str, Any], tuple[int, ...], str]] = [
     ("permutation", {"kind": "permutation"}, (1_000,), "int64"),
     ("permutation, large", {"kind": "permutation"}, (5_000,), "int32"),
     ("indptr", {"kind": "indptr", "total": 10_000_000}, (1_000,), "int64"),
+    ("ends", {"kind": "ends", "total": 10_000_000}, (1_000,), "int64"),
     ("spd", {"kind": "spd"}, (24, 24), "float32"),
 ]
 SMALL_BLOCK = 1_500

@@ -100,6 +100,7 @@ REFERENCE = "def run(x, rows, m):\n    return x\n"
         ("inputs.1.dist.high", "vocab", "inputs[1].dist.high", "vocab", "not vocab"),
         ("inputs.1.dtype", "uint8", "inputs[1].dist", "0 to 1020", "values of uint8: 0 to 255"),
         ("inputs.1.dist", {"kind": "indptr", "total": -1}, "inputs[1].dist.total", -1, "0 to"),
+        ("inputs.1.dist", {"kind": "ends", "total": -1}, "inputs[1].dist.total", -1, "0 to"),
         ("inputs.1.dist", {"kind": "constant", "value": 0.5}, "inputs[1].dist.value", 0.5, "an integer from"),
         ("inputs.2.value", None, "inputs[2].value", None, "a value, because the input is a scalar"),
         ("inputs.2.value", "half", "inputs[2].value", "half", "a finite number"),

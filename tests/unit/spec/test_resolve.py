@@ -147,6 +147,7 @@ def test_scalars_are_numbers_of_their_type(dtype: str, value: Any, expected: Any
     [
         ("int32", {"kind": "permutation"}, {"kind": "permutation"}),
         ("int64", {"kind": "indptr", "total": "tokens * 3"}, {"kind": "indptr", "total": 192}),
+        ("int32", {"kind": "ends", "total": "tokens * 3"}, {"kind": "ends", "total": 192}),
         ("int8", {"kind": "randint", "low": "0 - hidden", "high": 5}, {"kind": "randint", "low": -16, "high": 5}),
         ("bool", None, {"kind": "bernoulli", "p": 0.5}),
         ("float64", None, {"kind": "normal", "mean": 0.0, "std": 1.0}),

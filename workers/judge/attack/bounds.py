@@ -11,7 +11,7 @@ import torch
 from warpsmith.kernels_db.job.documents import ResolvedInput
 from warpsmith.workers.judge.values.families import ONE_SIDED, inward
 
-Kind = Literal["float", "spd", "integer", "mask", "permutation", "indptr", "scalar"]
+Kind = Literal["float", "spd", "integer", "mask", "permutation", "indptr", "ends", "scalar"]
 """How an input may change: `float` element by element, the others only in ways that keep what they are."""
 
 _BY_DIST: dict[str, Kind] = {
@@ -20,6 +20,7 @@ _BY_DIST: dict[str, Kind] = {
     "bernoulli": "mask",
     "permutation": "permutation",
     "indptr": "indptr",
+    "ends": "ends",
 }
 
 

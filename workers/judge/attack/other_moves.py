@@ -81,7 +81,8 @@ def _permute(one: Target, change: Change) -> torch.Tensor:
 
 
 def _offsets(one: Target, change: Change) -> torch.Tensor:
-    bags, total = one.values.numel() - 1, int(one.item["dist"]["total"])
+    leading = 0 if one.item["dist"]["kind"] == "ends" else 1
+    bags, total = one.values.numel() - leading, int(one.item["dist"]["total"])
     places = torch.arange(bags + 1, device=one.values.device)
     if change["how"] == "all in the first":
         found = torch.where(places > 0, total, 0)
@@ -91,7 +92,7 @@ def _offsets(one: Target, change: Change) -> torch.Tensor:
         found = torch.where(places > bags // 2, total, 0)
     else:
         found = places * total // max(1, bags)
-    return found.to(one.values.dtype) if bags > 0 else one.values
+    return found[1 - leading :].to(one.values.dtype) if bags > 0 else one.values
 
 
 def _congruent(one: Target, change: Change) -> torch.Tensor:
@@ -183,7 +184,7 @@ OTHER_MOVES = (
     ),
     Move(
         "offsets",
-        frozenset({"indptr"}),
+        frozenset({"indptr", "ends"}),
         {"how": ("all in the first", "all in the last", "all in the middle", "even")},
         _offsets,
         lambda item, rng: {"how": rng.choice(("all in the first", "all in the last", "all in the middle", "even"))},

@@ -32,7 +32,7 @@ from warpsmith.workers.judge.values.workload_specs import Values, result_positio
 ULP_ROUNDOFFS = 2.0
 """Units of roundoff in a unit in the last place, at most: so far from the float64 result is right, however computed."""
 
-_FEW = frozenset({"code", "randint", "bernoulli", "permutation", "indptr"})
+_FEW = frozenset({"code", "randint", "bernoulli", "permutation", "indptr", "ends"})
 """Distributions of which two draws may be the same."""
 
 

@@ -6,7 +6,7 @@ permuted) are answered from what it remembers. What is new about each kind:
 - normal and uniform, floating: drawn. On a CPU beyond DRAWN_ANEW elements each BLOCK of them is mixed from two random
   places of a stock: normal ones at a random angle, uniform ones added, with a random number, modulo their range.
 - randint, bernoulli, whatever their type: drawn.
-- permutation, indptr: drawn.
+- permutation, indptr, ends: drawn.
 - spd: drawn, so with other eigenvalues, which rows exchanged or signs flipped would leave as they were.
 - code: the spec's own code runs again under another seed (`inputs`).
 - constant: itself. It holds nothing that could be remembered.

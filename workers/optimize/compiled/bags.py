@@ -374,10 +374,6 @@ class Bags(Rows):
         """Return a context for calls that nothing compares: none of its calls are."""
         return nullcontext()
 
-    def integers(self, position: int, *, single: bool) -> range | None:
-        """Return None: which integers make sense is its places' to say."""
-        return None
-
     def outside(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
         """Return None: a place whose tensors it does not take is none."""
         return None

@@ -51,6 +51,7 @@ class Kernel:
         workloads = json.loads((self._directory / "workloads.json").read_text(encoding="utf-8"))
         self.workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
         """The arguments of each verified workload: of a tensor `shape`, `dtype` and more, of a number its `value`."""
+        self._axes: list[dict[str, int]] = [workload["axes"] for workload in workloads]
         self._parameters = self.workloads[0]
         self.whole = ["float" not in item["dtype"] for item in self._parameters if item["shape"] is None]
         """Of each of the op's numbers whether it is an integer, or a truth value."""
@@ -112,18 +113,49 @@ class Kernel:
         found: list[tuple[int, ...]] = [] if isinstance(axes, str) else self.spec.output_shapes(axes)
         return found
 
+    def groups(self, position: int) -> tuple[str, bool] | None:
+        """The axis of the op that a tensor of integers divides into groups, and whether these begin with a 0 in front
+        of their ends: `indptr` or `ends` in every verified workload, with a total that is one axis's size in all of
+        them. None for any other.
+        """
+        dists = self._dists(position)
+        kinds = {dist.get("kind") for dist in dists}
+        if kinds not in ({"indptr"}, {"ends"}):
+            return None
+        named = self._axis([dist["total"] for dist in dists])
+        return None if named is None else (named, kinds == {"indptr"})
+
+    def indexed(self, position: int) -> str | None:
+        """The axis of the op that a tensor of integers indexes: `randint` from 0 to its size in every verified
+        workload. None for any other.
+        """
+        dists = self._dists(position)
+        if any(dist.get("kind") != "randint" or dist["low"] != 0 for dist in dists):
+            return None
+        return self._axis([dist["high"] for dist in dists])
+
+    def _axis(self, sizes: Sequence[int]) -> str | None:
+        """The one axis that has these sizes in the verified workloads; None where none or several have."""
+        pairs = list(zip(sizes, self._axes, strict=True))
+        named = [name for name in self._axes[0] if all(size == axes[name] for size, axes in pairs)]
+        return named[0] if len(named) == 1 else None
+
+    def _dists(self, position: int) -> list[dict[str, Any]]:
+        """The distributions of a tensor in every verified workload; empty where none is said."""
+        tensors = [[item for item in inputs if item["shape"] is not None][position] for inputs in self.workloads]
+        return [item["dist"] or {} for item in tensors]
+
     def integers(self, position: int, *, single: bool) -> range | None:
         """The integers that a tensor had in every verified workload; None where nothing says, or none are common.
 
         Of more than a single one they are only said where they are all that the dtype has: others may be indices, and a
         model may have some that no workload had.
         """
-        tensors = [[item for item in inputs if item["shape"] is not None][position] for inputs in self.workloads]
-        dists = [item["dist"] or {} for item in tensors]
+        dists = self._dists(position)
         if any(dist.get("kind") != "randint" for dist in dists):
             return None
         found = range(max(dist["low"] for dist in dists), min(dist["high"] for dist in dists))
-        every = torch.iinfo(getattr(torch, tensors[0]["dtype"]))
+        every = torch.iinfo(getattr(torch, self.smallest()[position]["dtype"]))
         return (found or None) if single or found == range(every.min, every.max + 1) else None
 
     def arguments(self, tensors: Sequence[Any], numbers: Sequence[float | None] = ()) -> list[Any]:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from . import inductor, match
+from .kernel import Kernel
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
 from .served import SOME, Number, Served
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .bags import Bags
 
 
-_KEPT = ("tensors", "laid", "key", "numbers")
+_KEPT = ("tensors", "laid", "key", "numbers", "chosen")
 """What of a place is the same in a copy of its graph."""
 _MOST_INDICES = 2**31
 """Elements of an axis that int32 tells apart."""
@@ -95,7 +96,20 @@ class Region:
 
     def ready(self) -> None:
         """Have all that other threads ask for, whatever becomes of the graph meanwhile."""
-        _ = self.laid, self._itself
+        _ = self.laid, self._itself, self.chosen
+
+    @functools.cached_property
+    def chosen(self) -> dict[int, int]:
+        """The inputs that are the indices of a `topk` along the last axis, with the size of that axis."""
+        found = {}
+        for position, node in enumerate(self.match.inputs):
+            source = node.args[0] if node.target is operator.getitem and node.args[1] == 1 else None
+            if isinstance(source, fx.Node) and str(source.target) == "aten.topk.default":
+                shape = source.args[0].meta["val"].shape  # type: ignore[union-attr]  # a node of a graph
+                along = source.args[2] if len(source.args) > 2 else -1
+                if along in (-1, len(shape) - 1) and isinstance(shape[-1], int):
+                    found[position] = shape[-1]
+        return found
 
     def strided(self, position: int) -> bool:
         """Return whether the op takes the tensor at this position with any stride: a package takes none so."""
@@ -110,10 +124,22 @@ class Region:
     def integers(self, position: int, *, even: bool) -> torch.Tensor | None:
         """Draw integers for an input; None where it is not known which ones make sense: a single one's are known where
         its op's workloads say something of it (a position in a cache), several where these had all that the dtype has
-        (bytes of quantized weights). even: as a call commonly has them.
+        (bytes of quantized weights), where they divide rows into groups (a mixture's tokens among its experts), or
+        where the model has them from a `topk` and the op's workloads have any index of that axis. even: as a call
+        commonly has them: each row falls into any group, or chooses by itself; else some are large and others empty.
         """
-        like = self.laid[position]
-        known = self.kernel.kernel.integers(position, single=math.prod(like.shape) == 1)
+        like, kernel = self.laid[position], self.kernel.kernel
+        if not isinstance(kernel, Kernel):  # bags know their own
+            return None
+        if (groups := kernel.groups(position)) is not None:
+            axes = self.kernel.axes_of(self.laid, self.tensors, self.numbers)
+            return None if isinstance(axes, str) else _divided(axes[groups[0]], like, leading=groups[1], even=even)
+        if position in self.chosen and (axis := kernel.indexed(position)) is not None:
+            axes = self.kernel.axes_of(self.laid, self.tensors, self.numbers)
+            if isinstance(axes, str) or axes[axis] != self.chosen[position]:
+                return None
+            return _chosen(self.chosen[position], like, even=even)
+        known = kernel.integers(position, single=math.prod(like.shape) == 1)
         if known is None:
             return None
         return torch.randint(known.start, known.stop, like.shape, dtype=like.dtype, device=like.device)
@@ -157,6 +183,23 @@ class Region:
             return self._itself
         results = match.outputs[: len(match.outputs) - len(self.written)]
         return cut_out(match.inputs, match.nodes, results, self.written)
+
+
+def _divided(rows: int, like: Laid, *, leading: bool, even: bool) -> torch.Tensor:
+    """Draw where groups of so many rows end, behind a 0 where there is a leading one (see `Region.integers`)."""
+    groups = like.shape[0] - leading
+    if even:
+        ends = torch.randint(groups, (rows,), device=like.device).bincount(minlength=groups).cumsum(0)
+    else:
+        ends = torch.randint(rows + 1, (groups,), device=like.device).sort().values
+        ends[-1] = rows
+    return torch.cat([ends.new_zeros(int(leading)), ends]).to(like.dtype)
+
+
+def _chosen(size: int, like: Laid, *, even: bool) -> torch.Tensor:
+    """Draw indices as `topk` gives them, of which no two of a row are the same (see `Region.integers`)."""
+    rows = torch.rand(*like.shape[:-1] if even else [1] * (len(like.shape) - 1), size, device=like.device)
+    return rows.topk(like.shape[-1]).indices.expand(like.shape).to(like.dtype)
 
 
 def cut_out(
