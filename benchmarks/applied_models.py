@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.showcase import ROOT, ask, columns, verify_job
+from benchmarks.showcase import ROOT, ask, columns, judge_job
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job.documents import Verdict
@@ -95,7 +95,7 @@ def judged(client: JudgeClient, candidate: Candidate, specs: Path, target: str, 
     if not spec.exists():
         return Judged(candidate, "the profile wrote no spec of this name")
     op, source = load_op(spec), candidate.file.read_text(encoding="utf-8")
-    shown = ask(client, verify_job(op, target, candidate.language, source, TIME_S))
+    shown = ask(client, judge_job(op, target, candidate.language, source, TIME_S))
     verdict = shown.verdict
     if verdict is None:
         return Judged(candidate, f"no verdict: {shown.error}")

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from benchmarks.jobs import CPU
-from benchmarks.showcase import gpu_target, verify_job
+from benchmarks.showcase import gpu_target, judge_job
 from warpsmith.kernels_db.spec.op import SpecErrors, load_op
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 from warpsmith.workers.judging.candidates import read_candidate
@@ -101,7 +101,7 @@ def judge(client: JudgeClient, case: Case, target: str) -> Outcome:
     try:
         op = load_op(case.op)
         candidate = read_candidate(op, case.source, None)
-        job = verify_job(op, target, candidate.language, candidate.source, TIME_S)
+        job = judge_job(op, target, candidate.language, candidate.source, TIME_S)
         job["op"]["baselines"] = ["eager"]
         verdict = client.judge(job, TIMEOUT_S)
         reason = verdict["reason"]

@@ -1,7 +1,7 @@
 """Judge every kernel that ships with Warpsmith, beside its baselines.
 
     python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
-    python -m benchmarks.library --experts liger,quack
+    python -m benchmarks.library --experts liger,quack [--screen]
     python -m benchmarks.library --stored --markdown     # the table of docs/results.md
     python -m benchmarks.library --read FILE [--markdown]
 
@@ -16,7 +16,7 @@ was not judged yet.
 
 `--experts`: the kernels of ops that these libraries have, beside them as further baselines
 (`benchmarks.library_experts`). An expert that is not installed, fails or is wrong is named below the table, with the
-reason.
+reason. `--screen`: at level screen, the bench workloads alone, which takes a fraction of the time and attacks nothing.
 
 Exits with 1 where a kernel is rejected, or got no verdict.
 """
@@ -42,14 +42,14 @@ from benchmarks.showcase import (
     Shown,
     ask,
     host_cost,
+    judge_job,
     lines,
     read_verdicts,
     table,
-    verify_job,
     write_verdicts,
 )
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES
-from warpsmith.kernels_db.job.documents import Job, Verdict, WorkloadVerdict, judged_elsewhere
+from warpsmith.kernels_db.job.documents import Job, Level, Verdict, WorkloadVerdict, judged_elsewhere
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.kernels_db.spec.op import Op
@@ -94,12 +94,12 @@ def kernels_beside(found: Sequence[Entry], experts: Sequence[str]) -> list[Kerne
     ]
 
 
-def job_of(kernel: Entry | Kernel, baselines: Sequence[str], time_s: float) -> Job:
-    """Return the job that judges a kernel in full, beside those of PyTorch's baselines and all experts of its op.
+def job_of(kernel: Entry | Kernel, baselines: Sequence[str], time_s: float, level: Level = "verify") -> Job:
+    """Return the job that judges a kernel, in full by default, beside those of PyTorch's baselines and all its experts.
 
     A judge without its device takes it as far as it can.
     """
-    job = verify_job(kernel.op, kernel.target, kernel.language, kernel.source, time_s)
+    job = judge_job(kernel.op, kernel.target, kernel.language, kernel.source, time_s, level)
     left_out = set(PYTORCH_BASELINES) - set(baselines)
     job["op"]["baselines"] = [each for each in job["op"]["baselines"] if each not in left_out]
     return job
@@ -112,13 +112,18 @@ def devices() -> list[str | None]:
 
 
 def judged(
-    found: Sequence[Kernel], cache: Path, baselines: Sequence[str], time_s: float, report: Callable[[list[Shown]], None]
+    found: Sequence[Kernel],
+    cache: Path,
+    baselines: Sequence[str],
+    time_s: float,
+    level: Level,
+    report: Callable[[list[Shown]], None],
 ) -> list[Shown]:
     """Judge every kernel; `report` gets all verdicts so far with each that comes, in the order of the kernels."""
     shown: dict[int, Shown] = {}
     waiting: queue.SimpleQueue[list[tuple[int, Job]]] = queue.SimpleQueue()
     # Before there are threads: Python before 3.11.8 raises SystemError where two of them parse source at once.
-    jobs = [job_of(kernel, baselines, time_s) for kernel in found]
+    jobs = [job_of(kernel, baselines, time_s, level) for kernel in found]
     for name in dict.fromkeys(kernel.op.name for kernel in found):
         waiting.put([(number, jobs[number]) for number, kernel in enumerate(found) if kernel.op.name == name])
     telling = threading.Lock()
@@ -166,6 +171,7 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table, one row a kernel")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="some of eager,compile,max_autotune")
     parser.add_argument("--experts", default="", help=f"some of {','.join(NAMES)}: judge kernels beside these")
+    parser.add_argument("--screen", action="store_true", help="judge the bench workloads alone, at level screen")
     parser.add_argument("--time-s", type=float, default=1.0, help="limits.time_s: seconds of timing a workload")
     parser.add_argument("--cache", type=Path, help="the judge's cache directory; by default one for this run alone")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the verdicts here")
@@ -202,6 +208,7 @@ def main() -> int:
                 arguments.cache or Path(scratch),
                 baselines,
                 arguments.time_s,
+                "screen" if arguments.screen else "verify",
                 write,
             )
         )

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.applied_models import Candidate, kernel
-from benchmarks.showcase import Shown, ask, gpu_target, lines, table, verify_job, write_verdicts
+from benchmarks.showcase import Shown, ask, gpu_target, judge_job, lines, table, write_verdicts
 from warpsmith.kernels_db.export import library
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.library import SHIPPED, read_entry
@@ -36,7 +36,7 @@ def judged(
     """Judge one kernel; returns it as exporters take it where it is accepted."""
     op, source = load_op(spec), file.read_text("utf-8")
     candidate = Candidate("", op.name, language_of(file), file)
-    shown = ask(client, verify_job(op, target, candidate.language, source, time_s))
+    shown = ask(client, judge_job(op, target, candidate.language, source, time_s))
     if shown.verdict is None or shown.verdict["verdict"] != "accepted":
         return shown, None
     made = kernel(candidate, op, shown.verdict["target"], source, shown.verdict)

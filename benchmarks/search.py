@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.policies.statistics import geomean, ratio_interval
 from benchmarks.rescreen import Recorded, Row, as_screened, best_of, recorded, screen
-from benchmarks.showcase import ROOT, ask, columns, gpu_target, verify_job
+from benchmarks.showcase import ROOT, ask, columns, gpu_target, judge_job
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS
@@ -99,7 +99,7 @@ def judge(rows: Sequence[Row], specs: Path, time_s: float) -> Iterable[Row]:
         for row in sorted(rows, key=lambda each: (each["op"], each["arm"])):
             if row["source"] is None:
                 continue
-            job = verify_job(load_op(specs / f"{row['op']}.yaml"), target, row["language"], row["source"], time_s)
+            job = judge_job(load_op(specs / f"{row['op']}.yaml"), target, row["language"], row["source"], time_s)
             shown = ask(client, job)
             yield {
                 "search": row["search"],

@@ -25,7 +25,7 @@ from typing import Literal, cast
 import torch
 
 from warpsmith.kernels_db.job.baselines import PYTORCH_BASELINES, experts_among
-from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, Level, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
@@ -73,17 +73,17 @@ def candidate_job(
 ) -> Job:
     """Return the job that judges one candidate, with every workload of its op."""
     source = candidate_file(op, language).read_text()
-    job = verify_job(load_op(ROOT / "examples" / f"{op}.yaml"), target, language, source, time_s)
+    job = judge_job(load_op(ROOT / "examples" / f"{op}.yaml"), target, language, source, time_s)
     job["op"]["baselines"] = list(baselines)
     return job
 
 
-def verify_job(op: Op, target: str, language: str, source: str, time_s: float) -> Job:
-    """Return the job that judges a candidate in full, timing each workload for `time_s` s."""
+def judge_job(op: Op, target: str, language: str, source: str, time_s: float, level: Level = "verify") -> Job:
+    """Return the job that judges a candidate, in full by default, timing each workload for `time_s` s."""
     return build_job(
         op,
         Target.parse(target),
-        level="verify",
+        level=level,
         candidate=cast("JobCandidate", {"language": language, "source": source}),
         limits={"compile_s": COMPILE_S, "call_s": CALL_S, "time_s": time_s, "memory_bytes": None},
     )

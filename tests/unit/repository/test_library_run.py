@@ -41,10 +41,19 @@ def test_every_kernel_is_judged_once_and_those_of_an_op_by_one_judge(
     one = next(iter(entries()))
     ops = {name: parse_op(one.op.document() | {"name": name}) for name in "abc"}
     kernels = [Kernel(ops[name], one.target, one.language, one.source) for name in ("a", "b", "a", "c", "b")]
-    shown = judged(kernels, tmp_path, ["eager"], 1.0, lambda so_far: reports.append(len(so_far)))
+    shown = judged(kernels, tmp_path, ["eager"], 1.0, "verify", lambda so_far: reports.append(len(so_far)))
     assert [each.op for each in shown] == ["a", "b", "a", "c", "b"], "in the order of the kernels"
     assert reports == [1, 2, 3, 4, 5], "and each is told of as it comes"
     assert all(len(clients) == 1 for clients in asked.values())
+
+
+def test_a_kernel_is_screened_on_its_bench_workloads_alone() -> None:
+    kernel = next(iter(entries()))
+    full, screened = (library.job_of(kernel, ["eager"], 1.0, level) for level in ("verify", "screen"))
+    assert (full["level"], screened["level"]) == ("verify", "screen")
+    benches = [each["id"] for each in full["workloads"] if each["role"] == "bench" and not each.get("derived")]
+    assert [each["id"] for each in screened["workloads"]] == benches
+    assert len(benches) < len(full["workloads"])
 
 
 def read_again(
