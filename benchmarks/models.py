@@ -1,7 +1,7 @@
 """Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
     python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
-                                [--seconds S [--profile] | --compile] [--json FILE]
+                                [--without NAME,... ...] [--seconds S [--profile] | --compile] [--json FILE]
 
 Classes of `transformers` and `diffusers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random,
 in bfloat16 on a GPU (tiny ones on a CPU, which show the way and no gain); and the samples of `examples/models`, in
@@ -11,6 +11,8 @@ MODE                torch.compile(model, mode=MODE), for those of `--against` as
 rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out, repeated keys and
                     values shared, tables of sines computed once
 warpsmith, MODE     warpsmith.optimize with kernels, those that ship or those of `--kernels`
+without NAME, MODE  the same without one of the rewrites behind kernels, or several (`rewriting.LAST`), for each
+                    `--without`: what `warpsmith, MODE` gains by them
 
 A call's time is that of a burst of calls by the clock, from an idle device to an idle device. Ratios are over the
 faster of PyTorch's own, with their 95 % interval. error: the relative L2 error of the results against the model in
@@ -38,6 +40,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -50,9 +53,10 @@ from benchmarks.model_cases import CASES, PROMPT, STEPS, Call, Case, Session, fl
 from benchmarks.showcase import columns
 from warpsmith.workers.judge.clock.timing import Plan, interleave, ratio_with_interval
 from warpsmith.workers.optimize.compiled.handle import Optimized
+from warpsmith.workers.optimize.compiled.rewriting import LAST
 
 COPY_BYTES = 1 << 30
-EAGER, REWRITES, KERNELS = "eager", "rewrites, ", "warpsmith, "
+EAGER, REWRITES, KERNELS, WITHOUT = "eager", "rewrites, ", "warpsmith, ", "without "
 
 
 @dataclass
@@ -85,7 +89,29 @@ def variant(model: Any, name: str, kernels: Sequence[str] | None) -> Call:
         return warpsmith.optimize(model, mode=name.removeprefix(REWRITES), kernels=[])
     if name.startswith(KERNELS):
         return warpsmith.optimize(model, mode=name.removeprefix(KERNELS), kernels=kernels)
+    if name.startswith(WITHOUT):
+        return variant(model, KERNELS + name.rpartition(", ")[2], kernels)
     return torch.compile(model, mode=name)
+
+
+def variants(modes: Sequence[str], without: Sequence[str]) -> list[str]:
+    """Return the names of `warpsmith.optimize`'s variants."""
+    kinds = (REWRITES, KERNELS, *(f"{WITHOUT}{out}, " for out in without))
+    return [kind + mode for mode in modes for kind in kinds]
+
+
+@contextmanager
+def rewriting(name: str) -> Iterator[None]:
+    """Inside, models are compiled with the rewrites of a variant."""
+    out = name.removeprefix(WITHOUT).rpartition(", ")[0].split(",") if name.startswith(WITHOUT) else []
+    kept = dict(LAST)
+    try:
+        for each in out:
+            del LAST[each]
+        yield
+    finally:
+        LAST.clear()
+        LAST.update(kept)
 
 
 def measure(
@@ -95,6 +121,7 @@ def measure(
     against: Sequence[str],
     kernels: Any,
     seconds: float,
+    without: Sequence[str] = (),
     *,
     profiled: bool,
 ) -> Iterator[Row]:
@@ -106,15 +133,16 @@ def measure(
     eager_error = error_of(session.steps(model, eager_cache), exact)
     calls: dict[str, Call] = {}
     caches, found, compiled_in = {}, {}, {}
-    for name in [EAGER, *against, *(kind + mode for mode in modes for kind in (REWRITES, KERNELS))]:
+    for name in [EAGER, *against, *variants(modes, without)]:
         call: Any = None
         cache: Any = None
         try:
             cache = session.fresh(model)
             call = variant(model, name, kernels)
             begun = time.perf_counter()
-            for _ in range(3):  # a CUDA graph is recorded in the second call
-                session.call(call, cache)
+            with rewriting(name):
+                for _ in range(3):  # a CUDA graph is recorded in the second call
+                    session.call(call, cache)
             wait(device)
             compiled_in[name] = time.perf_counter() - begun
             session.settle(call, cache)
@@ -227,6 +255,7 @@ def main() -> int:
     parser.add_argument(
         "--kernels", action="append", metavar="DIR", help="an exported package; default: those that ship"
     )
+    parser.add_argument("--without", action="append", default=[], metavar="NAME,...", help=f"some of {', '.join(LAST)}")
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, on a GPU")
     parser.add_argument("--compile", action="store_true", help="measure seconds to the first call, in own processes")
@@ -236,6 +265,9 @@ def main() -> int:
     cases = [case for case in CASES if any(text.lower() in case.name.lower() for text in arguments.only or [""])]
     if not cases:
         parser.error(f"argument --only: found {arguments.only}, expected a part of {'; '.join(c.name for c in CASES)}")
+    for each in ",".join(arguments.without).split(",") if arguments.without else []:
+        if each not in LAST:
+            parser.error(f"argument --without: found {each!r}, expected some of {', '.join(LAST)}")
     modes = arguments.modes.split(",")
     against = [mode for mode in dict.fromkeys([*modes, *arguments.against.split(",")]) if mode]
     named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
@@ -247,7 +279,7 @@ def main() -> int:
         return model_compile.run(cases, variants, arguments.kernels, arguments.json)
     print(f"{named}, torch {torch.__version__}; a copy moves {copy_bandwidth(device) / 1e12:.2f} TB/s")
     how = {"modes": modes, "against": against, "kernels": arguments.kernels}
-    how |= {"seconds": arguments.seconds, "profiled": arguments.profile}
+    how |= {"without": arguments.without, "seconds": arguments.seconds, "profiled": arguments.profile}
     had: list[Row] = []
     with torch.no_grad():
         for case in cases:

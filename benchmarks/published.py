@@ -69,7 +69,8 @@ def at_random(device: str) -> Iterator[None]:
 
     def drawn(name: str, *, config: Any = None, **_: Any) -> Any:
         with torch.device(device):
-            return transformers.AutoModelForCausalLM.from_config(config or configured(name))
+            drawn_at_random: Any = transformers.AutoModelForCausalLM.from_config
+            return drawn_at_random(config or configured(name))
 
     with (
         mock.patch.object(transformers.AutoConfig, "from_pretrained", configured),

@@ -34,6 +34,7 @@ MODULES = (
     "meanwhile.py",
     "patterns.py",
     "places.py",
+    "products.py",
     "rewriting.py",
     "seams.py",
     "served.py",

@@ -47,4 +47,6 @@ def test_kernels_that_ship_have_places_but_for_those_that_are_named() -> None:
     target = "cuda:sm_90"
     without = {served.op for served in shipped.shipped_of(target) if placeable.reason(served)}
     labelled = {"cross_entropy", "fused_linear_cross_entropy"}
-    assert without == labelled | {"embedding_bag", "embedding_bag_bf16", "moe_grouped_linear", "paged_decode_attention"}
+    behind = {"moe_experts"}  # a place only behind a topk that the model computes
+    others = {"embedding_bag", "embedding_bag_bf16", "moe_grouped_linear", "paged_decode_attention"}
+    assert without == labelled | behind | others

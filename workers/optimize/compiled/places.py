@@ -437,7 +437,7 @@ def _put(
 
     copies: contiguous copies that were made for other regions (a mask that all layers have), by what they copy.
     """
-    kernel, build = region.kernel, _Builder(graph, region.match.nodes[-1])
+    kernel, build = region.kernel, Builder(graph, region.match.nodes[-1])
     inputs = []
     for position, node in enumerate(region.match.inputs):
         source = replaced.get(node, node)
@@ -466,7 +466,7 @@ def _put(
     return results
 
 
-class _Builder:
+class Builder:
     """Adds calls to a graph, each behind the one before, with its value without memory."""
 
     def __init__(self, graph: fx.Graph, after: fx.Node) -> None:

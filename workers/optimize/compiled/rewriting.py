@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from . import bags, choice, inductor, match, seams, trial
+from . import bags, choice, inductor, match, products, seams, trial
 from .choice import Decision
 from .choices import Choices
 from .kept import keep_shared
@@ -33,6 +33,11 @@ from .trial import Trial
 
 Keep = Literal["faster", "right"]
 """Which kernels stay: those that are surely faster than Inductor's code in their place, or all that are right there."""
+LAST: dict[str, Callable[[fx.Graph], None]] = {
+    "sines": keep_shared,
+    "sums": products.add_in_place,
+}
+"""What is rewritten behind kernels, by name, in this order. A benchmark takes one out to learn what it brings."""
 MOST_TRIES = 8
 """Attempts at one graph: each but the last found regions of which nothing was known."""
 
@@ -88,12 +93,15 @@ def compile_with(
     modules have other names is the same graph: it would be given code whose kernels no file names, and nobody imports.
     """
     device = _device(inputs)
+    last = functools.partial(_rewrite_last, _last(patches) if device.type == "cuda" else ("sines",))
     choices = choices or Choices(device, patches)
     grouped = bags.operator_on(device)
     names, described = sorted(kernel.name for kernel in kernels), [_described(value) for value in inputs]
     # Inductor's own cache does not ask which CPU it is on: what is known is of one kind of machine, and so is code.
     machine = (choices.name, choices.file.stem)
-    identity = _digest(_code(), *machine, choices.refuted, keep, grouped, names, _written(graph), described)
+    identity = _digest(
+        _code(), *_last(patches), *machine, choices.refuted, keep, grouped, names, _written(graph), described
+    )
     told = choices.graph(identity)
     unsure = told.with_suffix(".unsure")
     rewriter = _Rewriter(
@@ -102,6 +110,7 @@ def compile_with(
         choices,
         keep,
         functools.partial(seams.gain, device, patches),
+        last,
         told,
         unsure,
     )
@@ -109,7 +118,7 @@ def compile_with(
     if again:  # code in Inductor's cache has kernels that nobody compared to the end: it is made, and compared, anew
         identity = _digest(identity, uuid.uuid4().hex)
     patched = inductor.with_pass(patches, rewriter, identity)
-    without = inductor.with_pass(patches, keep_shared, _code())
+    without = inductor.with_pass(patches, last, _digest(_code(), *_last(patches)))
     tried = tried and keep == "faster"
     whole = told.with_suffix(".whole")
     outcome = trial.read(whole) if tried else None
@@ -145,6 +154,20 @@ def dropped(place: Placed, outcome: trial.Outcome) -> Placed:
     return (
         place if place.why else replace(place, why=f"the graph as a whole is not surely faster with kernels: {outcome}")
     )
+
+
+def _last(patches: inductor.Patches) -> tuple[str, ...]:
+    """Return the names of what is rewritten behind kernels under patches of Inductor's configuration.
+
+    Products are Inductor's where it chooses their code by measurements.
+    """
+    chosen = any(patches.get(name) for name in ("max_autotune", "max_autotune_gemm"))
+    return tuple(name for name in LAST if not (chosen and name == "sums"))
+
+
+def _rewrite_last(names: Sequence[str], graph: fx.Graph) -> None:
+    for name in names:
+        LAST[name](graph)
 
 
 @functools.cache
@@ -200,11 +223,12 @@ class _Rewriter:
         choices: Choices,
         keep: Keep,
         gain: Callable[[Sequence[tuple[Region, Decision]]], Gain | None],
+        last: Callable[[fx.Graph], None],
         told: Path,
         unsure: Path,
     ) -> None:
         self._kernels, self._ungrouped, self._choices, self._keep = kernels, ungrouped, choices, keep
-        self._gain, self._told = gain, told
+        self._gain, self._last, self._told = gain, last, told
         self._unsure = unsure
         self._found: tuple[fx.Graph, Found] | None = None
         self.unknown: list[Region] = []
@@ -253,7 +277,7 @@ class _Rewriter:
         self._choices.compare_meanwhile(chosen)
         inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
-        keep_shared(graph)
+        self._last(graph)
         misses = [_placed(region, Decision(), why) for region, why in found.misses] + _left(found.bags)
         self.placed = (self.placed or []) + placed + misses
         keep_file(self._told, [asdict(place) for place in self.placed])
