@@ -56,6 +56,8 @@ from warpsmith.workers.optimize.compiled.handle import Optimized
 from warpsmith.workers.optimize.compiled.rewriting import LAST
 
 COPY_BYTES = 1 << 30
+MOST_ROUNDS = 1001
+"""Rounds of timing variants in turns: a noisy card needs all that its seconds allow."""
 EAGER, REWRITES, KERNELS, WITHOUT = "eager", "rewrites, ", "warpsmith, ", "without "
 
 
@@ -161,7 +163,9 @@ def measure(
 
     rng = random.Random(0)  # noqa: S311 - the order of measurements
     try:
-        samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
+        samples = interleave(
+            list(calls), block, plan=Plan(11, MOST_ROUNDS, seconds, 1, 0.0, 0.0), candidate=None, rng=rng
+        )
     except Exception as error:  # noqa: BLE001 - of one of them: which, no measurement in turns can tell
         why = f"timed in turns with {', '.join(calls)}: {rows.reason(error)}"
         for name in calls:

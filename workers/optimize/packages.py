@@ -34,6 +34,7 @@ MODULES = (
     "meanwhile.py",
     "patterns.py",
     "places.py",
+    "attention.py",
     "products.py",
     "rewriting.py",
     "seams.py",

@@ -105,10 +105,10 @@ def test_a_small_product_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("patches", "names"),
     [
-        ({}, ("sines", "sums")),
-        ({"triton.cudagraphs": True}, ("sines", "sums")),
-        ({"max_autotune": True}, ("sines",)),
-        ({"max_autotune_gemm": True}, ("sines",)),
+        ({}, ("sines", "sums", "attention")),
+        ({"triton.cudagraphs": True}, ("sines", "sums", "attention")),
+        ({"max_autotune": True}, ("sines", "attention")),
+        ({"max_autotune_gemm": True}, ("sines", "attention")),
     ],
 )
 def test_products_are_inductors_where_it_measures_them(patches: dict[str, bool], names: tuple[str, ...]) -> None:

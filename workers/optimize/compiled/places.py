@@ -471,12 +471,13 @@ class Builder:
 
     def __init__(self, graph: fx.Graph, after: fx.Node) -> None:
         self._graph, self._after = graph, after
+        self._like = after.meta.get("val")  # where a call has no tensors, its value has no memory either
 
     def call(self, target: Any, *arguments: Any, **options: Any) -> fx.Node:
         with self._graph.inserting_after(self._after):
             node = self._graph.call_function(target, arguments, options)
         values, named = fx.node.map_arg((arguments, options), lambda each: each.meta["val"])
-        with inductor.mode_of((values, named)):
+        with inductor.mode_of((values, named, self._like)):
             node.meta["val"] = target(*values, **named)
         self._after = node
         return node

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from . import bags, choice, inductor, match, products, seams, trial
+from . import attention, bags, choice, inductor, match, products, seams, trial
 from .choice import Decision
 from .choices import Choices
 from .kept import keep_shared
@@ -36,6 +36,7 @@ Keep = Literal["faster", "right"]
 LAST: dict[str, Callable[[fx.Graph], None]] = {
     "sines": keep_shared,
     "sums": products.add_in_place,
+    "attention": attention.write_as_products,
 }
 """What is rewritten behind kernels, by name, in this order. A benchmark takes one out to learn what it brings."""
 MOST_TRIES = 8
