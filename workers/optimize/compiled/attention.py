@@ -43,7 +43,7 @@ def write_as_products(graph: fx.Graph) -> None:
 
 def _exact() -> bool:
     try:
-        return torch.get_float32_matmul_precision() == "highest" and torch.backends.cuda.math_sdp_enabled()
+        return torch.get_float32_matmul_precision() == "highest" and bool(torch._C._get_math_sdp_enabled())
     except RuntimeError:  # a program that set it by the old interface and by the new one is told nothing
         return False
 
@@ -70,7 +70,7 @@ def _is_small(node: fx.Node, given: dict[str, Any]) -> bool:
     is_measured = queries >= FEWEST_QUERIES and max(queries, key.shape[2]) <= MOST_POSITIONS
     if not is_measured or max(width, value.shape[3]) > LARGEST_HEAD:
         return False
-    return batch * heads * -(-queries // QUERIES_PER_BLOCK) <= SHARE * _processors(query.device)
+    return bool(batch * heads * -(-queries // QUERIES_PER_BLOCK) <= SHARE * _processors(query.device)
 
 
 def _write(graph: fx.Graph, node: fx.Node, given: dict[str, Any]) -> None:
