@@ -6,6 +6,8 @@ removing the package removes the op.
 
 from __future__ import annotations
 
+import inspect
+import os
 from contextlib import nullcontext
 from typing import Any
 
@@ -272,6 +274,9 @@ def _free(name: str) -> str:
     return found
 
 
+# PyTorch asks `inspect` for the module that registers an op, and `inspect` looks among all modules of the process, for
+# 15 ms where PyTorch's compiler is loaded and several times an op, unless it has the file in this table.
+inspect.modulesbyfile[os.path.normcase(os.path.abspath(__file__))] = __name__
 op = torch.library.custom_op(
     f"{_spec.NAMESPACE}::{_free(_spec.NAME)}",
     _run,

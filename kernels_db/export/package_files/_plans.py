@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _compare, _control, _load, _spec
-from ._runtime import launch_plan
 
 if TYPE_CHECKING:
     from . import _guard
@@ -179,6 +178,8 @@ def _make(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
 
 def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any, int] | str:
     """The plan of a call, compared with `run` itself, and its launches; or why there is none."""
+    from ._runtime import launch_plan  # and ten modules more, which a process whose calls are CUDA graphs never needs
+
     if (why := launch_plan.oversized((*arguments, *admitted.outputs), admitted.device)) is not None:
         return why
     here = _table()
@@ -209,6 +210,8 @@ def _table() -> Any:
 
 
 def _new_table() -> Any:
+    from ._runtime import launch_plan
+
     tensors = [place for place, each in enumerate(_spec.PARAMETERS) if each["rank"] is not None]
     alignments, kernels = dict(_spec.ALIGNMENTS), len(_control.NAMES)
     return launch_plan.new_table(_control.block, tensors, alignments, _spec.MUTATED, kernels, graphs=_graphs)

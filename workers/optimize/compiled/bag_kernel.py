@@ -28,6 +28,8 @@ import triton
 import triton.language as tl
 from triton import knobs
 
+from . import inductor
+
 INTERPRETED = bool(knobs.runtime.interpret)
 """Whether Triton interprets this module's kernel, which it decides where the kernel is defined."""
 Mode = Literal["sum", "mean", "max", "row", "copy"]
@@ -379,7 +381,7 @@ def _registered() -> torch._ops.OpOverload:
     if not hasattr(torch.ops.warpsmith, NAME):
         _library.define(f"{NAME}(Tensor[] tensors, str plan) -> Tensor", tags=(torch.Tag.needs_exact_strides,))
         _library.impl(NAME, bags, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"warpsmith::{NAME}", allocated, lib=_library)
+        inductor.register_fake(f"warpsmith::{NAME}", allocated, _library)
     found: torch._ops.OpOverload = getattr(torch.ops.warpsmith, NAME).default
     return found
 

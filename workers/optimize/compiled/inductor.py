@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -45,6 +47,8 @@ def compile_graph(
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415 - seconds, if nothing compiles
 
+    if (hashing := hash_triton()) is not None:
+        hashing.join()
     if attempts is None:
         return cast("Compiled", compile_fx(graph, inputs, config_patches=patches or None))
 
@@ -52,6 +56,29 @@ def compile_graph(
         return attempts(lambda: cast("Compiled", compile_fx_inner(_anew(given), list(values), **facts)))
 
     return cast("Compiled", compile_fx(graph, inputs, inner_compile=compile_operators, config_patches=patches or None))
+
+
+@functools.cache
+def hash_triton() -> threading.Thread | None:
+    """Begin to hash Triton's files in a thread, once a process; None where Triton is not there.
+
+    The keys of PyTorch's caches have that hash, of half a gigabyte: it is computed outside of Python, so beside Dynamo,
+    where this is called before. Triton keeps it for the process.
+    """
+    try:
+        from torch._inductor.runtime.triton_compat import HAS_TRITON, triton_key  # noqa: PLC0415 - as above
+    except ImportError:
+        return None
+    if not HAS_TRITON:
+        return None
+
+    def compute() -> None:
+        with contextlib.suppress(Exception):  # raised again, or handled, where Inductor asks for it
+            triton_key()
+
+    thread = threading.Thread(target=compute, name="warpsmith-hash-triton", daemon=True)
+    thread.start()
+    return thread
 
 
 def _anew(graph: fx.GraphModule) -> fx.GraphModule:
@@ -249,6 +276,14 @@ def sized(tensor: torch.Tensor) -> torch.Tensor | None:
         return torch.empty_strided(
             cast("list[int]", shape), cast("list[int]", stride), dtype=tensor.dtype, device=tensor.device
         )
+
+
+def register_fake(operator: str, function: Callable[..., Any], library: Any) -> None:
+    """Register what an operator of a library returns for tensors without memory."""
+    # PyTorch asks `inspect` for the module of this line, and `inspect` looks among all modules of the process (15 ms),
+    # unless it has the file in this table.
+    inspect.modulesbyfile[os.path.normcase(os.path.abspath(__file__))] = __name__
+    torch.library.register_fake(operator, function, lib=library)
 
 
 class _Seen(Exception):  # noqa: N818 - named for what happens

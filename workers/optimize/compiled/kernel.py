@@ -10,7 +10,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +34,8 @@ class Kernel:
         """
         if isinstance(package, Path):
             self.name, self._directory = package.name, package
-            self.spec, self.reference = (_alone(package / f"{part}.py") for part in ("_spec", "_reference"))
+            with _bytecode_kept():
+                self.spec, self.reference = (_alone(package / f"{part}.py") for part in ("_spec", "_reference"))
         else:
             self.name, self._directory = package.__name__.rpartition(".")[2], Path(inspect.getfile(package)).parent
             try:
@@ -61,7 +63,8 @@ class Kernel:
         """The package, imported here where it was not before."""
         sys.path.insert(0, str(self._directory.parent))
         try:
-            return importlib.import_module(self.name)
+            with _bytecode_kept():
+                return importlib.import_module(self.name)
         finally:
             sys.path.remove(str(self._directory.parent))
 
@@ -220,6 +223,20 @@ class Kernel:
         if found.agrees:
             return None
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
+
+
+@contextmanager
+def _bytecode_kept() -> Iterator[None]:
+    """Inside, Python writes down what it compiles of modules, also where it is told not to (PYTHONDONTWRITEBYTECODE).
+
+    For packages in the user's cache, which are this program's own: many containers ask Python not to write beside
+    sources, and their every process would compile 35 modules of each package anew.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _switched_off() -> bool:

@@ -42,7 +42,7 @@ def _operator() -> torch._ops.OpOverload:
     if not hasattr(torch.ops.warpsmith, name):
         _library.define(f"{name}(Tensor(a!) total, Tensor x, Tensor weight) -> ()")
         _library.impl(name, _add_product, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"warpsmith::{name}", lambda total, x, weight: None, lib=_library)
+        inductor.register_fake(f"warpsmith::{name}", lambda total, x, weight: None, _library)
     found: torch._ops.OpOverload = getattr(torch.ops.warpsmith, name).default
     return found
 

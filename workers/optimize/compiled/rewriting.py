@@ -96,12 +96,13 @@ def compile_with(
     device = _device(inputs)
     last = functools.partial(_rewrite_last, _last(patches) if device.type == "cuda" else ("sines",))
     choices = choices or Choices(device, patches)
+    fresh = inductor.copied(graph)  # passes change what is compiled, and this graph may be compiled again
     grouped = bags.operator_on(device)
     names, described = sorted(kernel.name for kernel in kernels), [_described(value) for value in inputs]
     # Inductor's own cache does not ask which CPU it is on: what is known is of one kind of machine, and so is code.
     machine = (choices.name, choices.file.stem)
     identity = _digest(
-        _code(), *_last(patches), *machine, choices.refuted, keep, grouped, names, _written(graph), described
+        _code(), *_last(patches), *machine, choices.refuted, keep, grouped, names, _written(fresh), described
     )
     told = choices.graph(identity)
     unsure = told.with_suffix(".unsure")
@@ -129,7 +130,7 @@ def compile_with(
     for kernel in kernels:
         if kernel.name in known:
             _ = kernel.call  # imports what code of Inductor's cache calls by name
-    compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched, rewriter.attempts)
+    compiled = inductor.compile_graph(fresh, inputs, patched, rewriter.attempts)
     placed, gain = rewriter.placed, rewriter.gain
     if placed is None and not again:  # the code is from Inductor's cache
         placed, gain = _read(told), seams.read(whole)
