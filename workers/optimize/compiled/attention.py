@@ -70,7 +70,7 @@ def _is_small(node: fx.Node, given: dict[str, Any]) -> bool:
     is_measured = queries >= FEWEST_QUERIES and max(queries, key.shape[2]) <= MOST_POSITIONS
     if not is_measured or max(width, value.shape[3]) > LARGEST_HEAD:
         return False
-    return bool(batch * heads * -(-queries // QUERIES_PER_BLOCK) <= SHARE * _processors(query.device)
+    return bool(batch * heads * -(-queries // QUERIES_PER_BLOCK) <= SHARE * _processors(query.device))
 
 
 def _write(graph: fx.Graph, node: fx.Node, given: dict[str, Any]) -> None:
