@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     judge_compiles: bool | None = Field(
         None,
         description="Whether judge workers take tries at level `compile`. Unset: they do, but `warpsmith up` and "
-        "`warpsmith worker` start a worker for these beside a processor's judge, about 0.6 GB more of memory, so that "
+        "`warpsmith worker` start a worker for these beside a processor's judge, about 0.4 GB more of memory, so that "
         "they wait for no measurement",
     )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
