@@ -120,23 +120,28 @@ def main() -> int:
         return _serve(door, Path(scratch), compilers=given.compilers, progress=given.progress)
 
 
+def share_clock() -> ExitStack:
+    """Keep other judges from timing the processor until the result is closed: a start's imports take its cores."""
+    from warpsmith.workers.judge.machine.clock_lease import ClockLease  # noqa: PLC0415 - as in `_serve`
+
+    held = ExitStack()
+    with suppress(OSError):  # a cache that takes no writes: jobs are told
+        cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.enter_context(ClockLease(cache_directory(), "cpu").beside())
+    return held
+
+
 def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     # Imported late: what `main` has done must come before anything slow. The fork server imports torch while this
     # process does, and so does the compile server.
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
-    from warpsmith.workers.judge.machine.clock_lease import ClockLease  # noqa: PLC0415
     from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
     try:
-        # Imports would take the cores that another judge of this host may be timing. The system takes the share back
-        # where this process dies with it.
-        starting = ExitStack()
-        with suppress(OSError):  # a cache that takes no writes: jobs are told
-            cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-            starting.enter_context(ClockLease(cache_directory(), "cpu").beside())
+        starting = share_clock()  # the system takes the share back where this process dies with it
         server.start()
         if compilers:
             compile_service.start()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.clock import is_awaited
 from tests.support.waiting import wait_until
+from warpsmith.workers.judge.__main__ import share_clock
 from warpsmith.workers.judge.machine.clock_lease import ClockLease
 
 if TYPE_CHECKING:
@@ -37,19 +39,12 @@ def begin(clock: ClockLease, tmp_path: Path) -> Iterator[Callable[[Callable[[], 
         thread = threading.Thread(target=work, daemon=True)
         started.append(thread)
         thread.start()
-        wait_until(lambda: is_waiting(tmp_path) or not thread.is_alive(), PATIENCE_S, "a wait for the clock")
+        wait_until(lambda: is_awaited(tmp_path) or not thread.is_alive(), PATIENCE_S, "a wait for the clock")
 
     yield start
     for thread in started:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
-
-
-def is_waiting(cache: Path) -> bool:
-    """Whether somebody waits with the turn in hand, as the system lists it: `1: -> FLOCK ... inode 0 EOF`."""
-    inode = (cache / "timing-cpu.lock").stat().st_ino
-    with open("/proc/locks") as listed:
-        return any("->" in line and line.split()[6].endswith(f":{inode}") for line in listed)
 
 
 def test_what_compiles_waits_for_a_timing_and_a_timing_for_what_compiles(
@@ -108,3 +103,27 @@ def test_between_two_pieces_a_timing_that_waits_goes_first(
         share.give_way()
         steps.append("second piece")
     assert steps == ["first piece", "timed", "second piece"]
+
+
+def test_a_judge_that_starts_keeps_timings_off(
+    clock: ClockLease,
+    steps: list[str],
+    begin: Callable[[Callable[[], None]], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def time_one() -> None:
+        with clock.timing():
+            steps.append("timed")
+
+    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path))
+    with share_clock():
+        begin(time_one)
+        assert steps == []
+    wait_until(lambda: steps == ["timed"], PATIENCE_S, "the timing")
+
+
+def test_a_judge_starts_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path / "file"))
+    share_clock().close()
