@@ -2,9 +2,9 @@
 
 model                     ideate and code steps; its workers hold the model's key and need no GPU
 judge.<device>-<arch>     judge and verify steps of one target, such as judge.cuda-sm_90; its workers hold the device
-compile.<device>-<arch>   tries at level compile, for the workers of that target's judge queue; they may be of another
-                          target that such a worker announces (`steps.compiling`), and wait behind no judge step but
-                          the one in hand
+compile.<device>-<arch>   tries at level compile, for a worker of their own beside a processor's judge, or for the
+                          workers of that target's judge queue; they may be of another target that such a worker
+                          announces (`steps.compiling`)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def judge_queue(target: str) -> str:
 
 
 def compile_queue(target: str) -> str:
-    """Return the queue of tries at level compile that the judge workers of `target` take."""
+    """Return the queue of tries at level compile that the workers of `target` take."""
     return COMPILE_PREFIX + _name_target(target)
 
 
@@ -48,11 +48,12 @@ def _name_target(target: str) -> str:
 
 
 def target_of(queue: str) -> str | None:
-    """Return the target that a judge queue serves; None for the model queue."""
-    if not queue.startswith(JUDGE_PREFIX):
-        return None
-    device, _, architecture = queue.removeprefix(JUDGE_PREFIX).partition("-")
-    return f"{device}:{architecture}"
+    """Return the target that a judge or compile queue serves; None for the model queue."""
+    for prefix in (JUDGE_PREFIX, COMPILE_PREFIX):
+        if queue.startswith(prefix):
+            device, _, architecture = queue.removeprefix(prefix).partition("-")
+            return f"{device}:{architecture}"
+    return None
 
 
 def task_of(queue: str) -> str:
@@ -61,5 +62,7 @@ def task_of(queue: str) -> str:
 
 
 def role_of(queue: str) -> str:
-    """Return the role of a worker that serves `queue`: model or judge."""
+    """Return the role of a worker that serves `queue`: model, judge or compile."""
+    if queue.startswith(COMPILE_PREFIX):
+        return "compile"
     return "judge" if queue.startswith(JUDGE_PREFIX) else "model"

@@ -146,6 +146,12 @@ class Settings(BaseSettings):
         description="Start a worker's judge, its compilers for GPUs among it, with the worker; otherwise its first job "
         "waits for them",
     )
+    judge_compiles: bool | None = Field(
+        None,
+        description="Whether judge workers take tries at level `compile`. Unset: they do, but `warpsmith up` and "
+        "`warpsmith worker` start a worker for these beside a processor's judge, about 0.4 GB more of memory, so that "
+        "they wait for no measurement",
+    )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
 
     reverify_interval_s: float = Field(

@@ -7,6 +7,7 @@
     beat         Celery beat, where stored kernels are judged again on a schedule
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
+    compile      one for tries that only compile, which do not wait for what that measures
     judge-gpuN   one more for each CUDA GPU or MIG slice; it sees that alone
 
 The children end with the launcher, however it ends; their unfinished steps return to the queue when the leases expire.
@@ -40,7 +41,7 @@ from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging import machine
 from warpsmith.workers.queue.broker import reach_broker
 from warpsmith.workers.queue.celery_app import make_app
-from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
+from warpsmith.workers.queue_names import MODEL_QUEUE, compile_queue, judge_queue
 from warpsmith.workers.settings import Settings
 
 READY_TIMEOUT_S = 120.0
@@ -52,6 +53,9 @@ MODEL_CONCURRENCY = 2
 GPU_CONCURRENCY = 8
 """Steps in flight at one GPU: the judge times one and prepares the others meanwhile."""
 
+COMPILE_CONCURRENCY = 2
+"""Tries in flight at a worker that only compiles: one may be in Triton's interpreter while another compiles."""
+
 # A worker gets a moment to finish its step; an unfinished one goes back to the queue when its lease ends.
 WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
 PYTHON = (sys.executable, "-P", "-m")
@@ -59,6 +63,9 @@ PYTHON = (sys.executable, "-P", "-m")
 
 `-P`: a folder of the working directory that has the name of a package is not imported in its place.
 """
+LEFT_TO_COMPILE_WORKER = {"WARPSMITH_JUDGE_COMPILES": "false"}
+"""What a processor's judge is told where such a worker is beside it."""
+
 SECRETS = ("WARPSMITH_OPENAI_API_KEY", "OPENAI_API_KEY")
 
 
@@ -207,14 +214,12 @@ class Launcher:
         for reason in missing:
             self.report(f"nothing here can judge candidates: {reason}")
         if not missing:
-            specs.append(
-                ChildSpec(
-                    "judge",
-                    build_worker_command(judge_queue(machine.cpu_target()), "judge", 1),
-                    environment,
-                    WORKER_STOP,
-                )
-            )
+            target = machine.cpu_target()
+            command, judge = build_worker_command(judge_queue(target), "judge", 1), environment
+            if has_compile_worker(self.settings):
+                judge = environment | LEFT_TO_COMPILE_WORKER
+                specs.append(ChildSpec("compile", build_compile_command(target), environment, WORKER_STOP))
+            specs.append(ChildSpec("judge", command, judge, WORKER_STOP))
             specs += [
                 ChildSpec(
                     f"judge-{gpu.label}",
@@ -293,6 +298,16 @@ def build_worker_command(
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)
+
+
+def has_compile_worker(settings: Settings) -> bool:
+    """Check whether a worker for tries that only compile goes beside a processor's judge."""
+    return settings.judge_compiles is not True
+
+
+def build_compile_command(target: str, *, host: str = "%h") -> tuple[str, ...]:
+    """Build the command of the Celery worker for tries that only compile, on this machine's processor."""
+    return build_worker_command(compile_queue(target), "compile", COMPILE_CONCURRENCY, "threads", host=host)
 
 
 def find_broker_fault(settings: Settings) -> str | None:

@@ -1,6 +1,7 @@
 """`warpsmith worker`: one judge worker for each device of this host, restarted where it dies, drained where it is told.
 
     judge                a Celery worker for this host's processor
+    compile              beside it, one for tries that only compile
     judge-gpuN           one for each CUDA GPU; it sees that GPU alone
     judge-gpuN-migM      one for each MIG slice
 
@@ -13,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,8 +24,11 @@ from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.local.launcher import (
     DEATHS_BEFORE_GIVING_UP,
     GPU_CONCURRENCY,
+    LEFT_TO_COMPILE_WORKER,
     StartError,
+    build_compile_command,
     build_worker_command,
+    has_compile_worker,
 )
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.workers.judging import machine
@@ -38,12 +42,16 @@ STOP = ((signal.SIGQUIT, 3.0),)
 
 @dataclass(frozen=True)
 class Device:
-    """A device that a worker serves; `visible` is its value of CUDA_VISIBLE_DEVICES, None of the processor."""
+    """A device that a worker serves; `visible` is its value of CUDA_VISIBLE_DEVICES, None of the processor.
+
+    `compiles`: by tries that only compile, which need no more of the device than a compiler does.
+    """
 
     worker: str
     target: str
     name: str
     visible: str | None
+    compiles: bool = False
 
 
 def cpu_device() -> Device:
@@ -51,6 +59,11 @@ def cpu_device() -> Device:
     target = machine.cpu_target()
     described = machine.describe_device(target) or {}
     return Device("judge", target, str(described.get("name", "processor")), None)
+
+
+def compile_device(device: Device) -> Device:
+    """Return what the compile worker beside a processor's judge serves."""
+    return replace(device, worker="compile", compiles=True)
 
 
 def gpu_device(gpu: machine.Gpu) -> Device:
@@ -70,14 +83,17 @@ class WorkerHost:
         report: Callable[[str], None],
     ) -> None:
         home = settings.home.expanduser().resolve()
-        self._devices = devices
+        self._devices = [*devices]
+        if has_compile_worker(settings):
+            self._devices += [compile_device(device) for device in devices if device.visible is None]
         self._host = host
         self._report = report
         self._environment = {**environment, "WARPSMITH_HOME": str(home), "PYTHONUNBUFFERED": "1"}
         self._supervisor = Supervisor(home / "logs", report)
         self._db = Database(settings.database)
         self._started_at = 0.0
-        self._silent = {device.worker: device for device in devices}
+        self._silent = {device.worker: device for device in self._devices}
+        self._leaves_compiling = len(self._devices) > len(devices)
 
     def start(self) -> None:
         """Start a worker for each device."""
@@ -117,10 +133,14 @@ class WorkerHost:
         return self._supervisor.pids()
 
     def _make_spec(self, device: Device) -> ChildSpec:
+        if device.compiles:
+            command = build_compile_command(device.target, host=self._host)
+            return ChildSpec(device.worker, command, self._environment, STOP, may_end=True)
         queue = judge_queue(device.target)
         if device.visible is None:
             command = build_worker_command(queue, device.worker, 1, host=self._host)
-            return ChildSpec(device.worker, command, self._environment, STOP, may_end=True)
+            environment = self._environment | (LEFT_TO_COMPILE_WORKER if self._leaves_compiling else {})
+            return ChildSpec(device.worker, command, environment, STOP, may_end=True)
         command = build_worker_command(queue, device.worker, GPU_CONCURRENCY, "threads", host=self._host)
         environment = {**self._environment, "CUDA_VISIBLE_DEVICES": device.visible}
         return ChildSpec(device.worker, command, environment, STOP, may_end=True)
@@ -139,7 +159,8 @@ class WorkerHost:
             reported = []  # the workers wait for it as well
         for name in reported:
             device = self._silent.pop(names[name].worker)
-            self._report(f"{name} serves {device.target}: {device.name}")
+            serves = f"compiles on {device.target}" if device.compiles else f"serves {device.target}"
+            self._report(f"{name} {serves}: {device.name}")
         for worker in self._silent:
             deaths = self._supervisor.failures(worker)
             if deaths >= DEATHS_BEFORE_GIVING_UP:

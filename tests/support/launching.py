@@ -28,6 +28,7 @@ NODES, REPLIES = 5, 5
 FAST = {
     "WARPSMITH_ATTACK_S": "0",  # seconds a verification
     "WARPSMITH_JUDGE_AT_START": "false",  # most of these services judge nothing, or little
+    "WARPSMITH_JUDGE_COMPILES": "true",  # and need no worker more
     "WARPSMITH_LEASE_S": "3",
     "WARPSMITH_RECONCILE_INTERVAL_S": "0.3",
     "WARPSMITH_RESEND_AFTER_S": "1",

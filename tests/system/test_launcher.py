@@ -19,17 +19,17 @@ from warpsmith.service.local.launcher import Launcher, StartError
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging import machine
 
-CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
+CHILDREN = {"redis", "api", "reconciler", "model", "judge", "compile"}
 
 
 def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with up(home, WARPSMITH_OPENAI_API_KEY="sk-secret") as (process, document):
+    with up(home, WARPSMITH_OPENAI_API_KEY="sk-secret", WARPSMITH_JUDGE_COMPILES="") as (process, document):
         url = document["url"]
         assert {name for name in document["children"] if not name.startswith("judge-gpu")} == CHILDREN
         assert httpx.get(f"{url}/readyz").status_code == 200
         roles = {worker["role"] for worker in httpx.get(f"{url}/v1/workers").json()["items"]}
-        assert roles == {"model", "judge", "reconciler"}
+        assert roles == {"model", "judge", "compile", "reconciler"}
         assert find_running_service(home) == {"pid": process.pid, "url": url}
         # Other commands on this home find it without being told where.
         assert json.loads(warpsmith(home, "searches", "--json").stdout) == []

@@ -24,7 +24,9 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -118,6 +120,17 @@ def main() -> int:
         return _serve(door, Path(scratch), compilers=given.compilers, progress=given.progress)
 
 
+def share_clock() -> ExitStack:
+    """Keep other judges from timing the processor until the result is closed: a start's imports take its cores."""
+    from warpsmith.workers.judge.machine.clock_lease import ClockLease  # noqa: PLC0415 - as in `_serve`
+
+    held = ExitStack()
+    with suppress(OSError):  # a cache that takes no writes: jobs are told
+        cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.enter_context(ClockLease(cache_directory(), "cpu").beside())
+    return held
+
+
 def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     # Imported late: what `main` has done must come before anything slow. The fork server imports torch while this
     # process does, and so does the compile server.
@@ -128,17 +141,21 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     cores = cores_available()
     server = ForkServer(cores, scratch)
     try:
+        starting = share_clock()  # the system takes the share back where this process dies with it
         server.start()
         if compilers:
             compile_service.start()
-        return _judge_jobs(door, scratch, cores, server, progress=progress)
+        return _judge_jobs(door, scratch, cores, server, starting, progress=progress)
     except KeyboardInterrupt:
         return 130
     finally:
         server.close()
 
 
-def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer, *, progress: bool) -> int:
+def _judge_jobs(
+    door: int, scratch: Path, cores: int, server: ForkServer, starting: ExitStack, *, progress: bool
+) -> int:
+    """Judge until the end of input; `starting` is closed once everything has started."""
     from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
     from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
@@ -150,7 +167,13 @@ def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer, *, pro
         while raw:
             raw = raw[os.write(door, raw) :]
 
+    def end_start() -> None:
+        with starting:
+            server.settle()
+            compile_service.settle()
+
     referee = Referee(cache_directory(), scratch, cores, server)
+    threading.Thread(target=end_start, name="start", daemon=True).start()
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
         pipeline = Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM, progress=progress)

@@ -2,11 +2,13 @@
 
     python -P -m warpsmith.workers.queue worker -Q model -n model@%h -c 4
     python -P -m warpsmith.workers.queue worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+    python -P -m warpsmith.workers.queue worker -Q compile.cpu-x86_64 -n compile@%h --pool threads -c 2
     python -P -m warpsmith.workers.queue worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
     python -P -m warpsmith.workers.queue beat
 
 A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
-that is timed. On a CPU compilers would disturb the clock, so its worker has one.
+that is timed. On a CPU compilers would disturb the clock, so its worker has one. Tries that only compile have a worker
+and a judge of their own there, which keeps out of the timings (`judge.machine.clock_lease`).
 
 A message carries an attempt's id and nothing else; the database knows the rest. A message may come twice, late or
 never: claiming an attempt is a conditional update, and the reconciler sends again what is still pending. So nothing
@@ -179,13 +181,16 @@ def _configure_logging(**_: Any) -> None:
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """Set up the worker's own process, before there is a pool.
 
-    Its role follows from the queues that it serves. A judge serves its target's compile queue as well.
+    Its role follows from the queues that it serves. A judge serves its target's compile queue as well, where these
+    tries are not left to workers of their own.
     """
     served = instance.app.amqp.queues
     first = next(iter(served.consume_from))
-    process.worker = Worker(sender, role_of(first), target_of(first), slots=instance.concurrency)
-    if process.worker.target is not None:
-        served.select_add(served.new_missing(compile_queue(process.worker.target)))
+    role, target = role_of(first), target_of(first)
+    compiles = target is not None and (role == "compile" or get_settings().judge_compiles is not False)
+    process.worker = Worker(sender, role, target, slots=instance.concurrency, compiles=compiles)
+    if target is not None and compiles and role == "judge":
+        served.select_add(served.new_missing(compile_queue(target)))
     database = Database(get_settings().database)
     await_schema(database)
     database.dispose()  # before the pool forks

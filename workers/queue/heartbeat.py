@@ -23,7 +23,7 @@ from warpsmith.workers.judging.machine import describe_compilers, describe_devic
 from warpsmith.workers.settings import HEARTBEAT_S
 
 PACKAGES = ("warpsmith", "celery", "sqlalchemy")
-DRAINABLE = ("judge", "model")
+DRAINABLE = ("judge", "compile", "model")
 """Roles of the workers that do steps."""
 
 logger = log.get(__name__)
@@ -33,8 +33,9 @@ logger = log.get(__name__)
 class Worker:
     """The worker that reports.
 
-    `role`: model, judge, reconciler or beat; `target` for judges alone. `pid` and `started_at` are those of the process
-    that makes this, which forks the others. `slots`: steps that it has in hand at once.
+    `role`: model, judge, compile, reconciler or beat; `target` of those with a judge alone. `pid` and `started_at` are
+    those of the process that makes this, which forks the others. `slots`: steps that it has in hand at once.
+    `compiles`: it takes tries at level compile.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Worker:
     pid: int = field(default_factory=os.getpid)
     started_at: float = field(default_factory=time.time)
     slots: int = 1
+    compiles: bool = False
 
 
 def collect_facts(worker: Worker) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def collect_facts(worker: Worker) -> dict[str, Any]:
     }
     if worker.target is None:
         return found
-    found |= {"slots": worker.slots, "compiles": describe_compilers(worker.target)}
+    found |= {"slots": worker.slots, "compiles": describe_compilers(worker.target) if worker.compiles else {}}
     device = describe_device(worker.target)
     return found if device is None else found | {"device": device}
 

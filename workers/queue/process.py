@@ -86,11 +86,12 @@ class WorkerProcess:
     def start_judge(self) -> None:
         """Start the judge before its first job, without waiting for it: most of a short job is that start.
 
-        What compiles for GPUs starts with it, where a language of theirs can be compiled here.
+        What compiles for GPUs starts with it, where a language of theirs can be compiled here and is judged here.
         """
         assert worker.target is not None, "model workers have no judge"
         told = describe_compilers(worker.target)
-        compilers = any(not missing for missing in told.get("cuda", told[worker.target]).values())
+        wanted = worker.compiles or worker.target.startswith("cuda:")
+        compilers = wanted and any(not missing for missing in told.get("cuda", told[worker.target]).values())
         self.judge().start(compilers=compilers)
 
     def judge_job(self, job: Job, on_wait: Callable[[], None] | None = None, timeout_s: float | None = None) -> Verdict:

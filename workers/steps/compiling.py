@@ -1,8 +1,8 @@
-"""Where a try at level compile goes: to a live judge worker that says it can compile for the target.
+"""Where a try at level compile goes: to a live worker that says it can compile for the target.
 
-Judges announce with their heartbeat what they compile (`machine.describe_compilers`). One of the target is preferred;
-where each of them has all of its slots taken, or none is alive, judges of processors take the try as well. The first
-that claims it has it.
+Judges, and the workers that only compile, announce with their heartbeat what they compile
+(`machine.describe_compilers`). One of the target is preferred; where each of them has all of its slots taken, or none
+is alive, those of processors take the try as well. The first that claims it has it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class JudgeWorker:
-    """A live judge worker.
+    """A live worker that judges, or only compiles.
 
-    compiles: by target (`cuda:sm_90`) or type of device (`cuda`) and by language, what the worker lacks for it; None of
-    one that announces nothing, which takes its own target from its judge queue. busy: each of its slots is taken.
+    compiles: by target (`cuda:sm_90`) or type of device (`cuda`) and by language, what the worker lacks for it; empty
+    where it leaves that to others; None of one that announces nothing, which takes its own target from its judge queue.
+    busy: each of its slots is taken.
     """
 
     name: str
@@ -80,9 +81,9 @@ def name_holder(owner: str | None) -> str:
 
 
 def list_judges(session: Session, now: float) -> list[JudgeWorker]:
-    """List the judge workers that are alive and take steps."""
+    """List the workers with a judge that are alive and take steps or tries."""
     serves = WorkerRow.seen_at >= now - ALIVE_AFTER_S, WorkerRow.draining_since.is_(None)
-    of_judge = WorkerRow.role == "judge", WorkerRow.target.is_not(None)
+    of_judge = WorkerRow.role.in_(("judge", "compile")), WorkerRow.target.is_not(None)
     rows = session.scalars(select(WorkerRow).where(*of_judge, *serves).order_by(WorkerRow.name)).all()
     in_hand = count_in_hand(session) if rows else Counter()
     return [

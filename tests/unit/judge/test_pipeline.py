@@ -221,6 +221,21 @@ def test_a_job_that_only_compiles_is_answered_while_another_holds_the_device() -
     assert referee.judged == ["timed"], "the judging thread had nothing to do with it"
 
 
+def test_for_a_processor_a_job_that_only_compiles_goes_between_those_that_are_judged() -> None:
+    referee = Notes(Quiet())
+    said: list[dict[str, Any]] = []
+
+    def lines() -> Iterator[str]:
+        yield json.dumps({**json.loads(line("compiled", judging.CPU)), "level": "compile"})
+        for number in range(3):
+            yield line(f"timed-{number}", judging.CPU)
+
+    assert Pipeline(referee, said.append, quiet=referee.quiet, width=1, room=8).run(lines()) == 0
+    assert referee.judged == ["timed-0", "timed-1", "timed-2"], "the judging thread had nothing to do with it"
+    assert referee.faults == []
+    assert sorted(answer["id"] for answer in said) == ["compiled", *referee.judged]
+
+
 def test_a_fault_of_the_judges_own_is_one_jobs_answer_and_the_process_is_replaced() -> None:
     referee = Notes(Quiet())
 
@@ -327,3 +342,23 @@ def test_whoever_is_alone_waits_for_the_last_one_beside() -> None:
     thread.join(10)
     late.join(10)
     assert len(ended) == 2
+
+
+def test_a_row_of_jobs_alone_lets_in_what_waits_beside() -> None:
+    quiet = Quiet()
+    steps: list[str] = []
+
+    def beside() -> None:
+        with quiet.beside():
+            steps.append("beside")
+
+    thread = threading.Thread(target=beside)
+    with quiet.alone():
+        thread.start()
+        while not quiet._waiting:
+            time.sleep(0.001)
+    for _ in range(3):
+        with quiet.alone():
+            steps.append("alone")
+    thread.join(10)
+    assert steps == ["beside", "alone", "alone", "alone"]

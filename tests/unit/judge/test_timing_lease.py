@@ -31,3 +31,14 @@ def test_a_processor_is_timed_when_no_compile_server_starts(
     job_run = SimpleNamespace(on_gpu=on_gpu, bench=SimpleNamespace(lease=lease), report=report)
     with JobRun._lease(cast("Any", job_run)):
         assert order == expected
+
+
+def test_between_workloads_a_compilation_gives_way() -> None:
+    entered: list[str] = []
+    share = SimpleNamespace(give_way=lambda: entered.append("gave way"))
+    report = SimpleNamespace(enter=lambda _gate, workload, *_: entered.append(workload["id"]))
+    workloads = [{"id": "one"}, {"id": "two"}]
+    job_run = SimpleNamespace(_share=share, report=report, workloads=workloads)
+    for workload in workloads:
+        JobRun.enter(cast("Any", job_run), "screen", cast("Any", workload))
+    assert entered == ["gave way", "one", "gave way", "two"]

@@ -25,17 +25,26 @@ from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.queue import celery_app
 from warpsmith.workers.queue.celery_app import make_app
-from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
+from warpsmith.workers.queue_names import (
+    DUE_TASK,
+    MODEL_QUEUE,
+    REVERIFY_TASK,
+    compile_queue,
+    judge_queue,
+    role_of,
+    target_of,
+)
 from warpsmith.workers.settings import Settings
 
 REQUIRED = {"WARPSMITH_DB_PASSWORD": "db-secret", "WARPSMITH_REDIS_PASSWORD": "redis-secret"}
 WITH_KEY = {**REQUIRED, "WARPSMITH_OPENAI_API_KEY": "model-secret"}
-JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
+JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu", "worker-compile-cpu")
 OURS = ("migrate", "api", "worker-model", "reconciler", "beat", *JUDGES)
 DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
 FIXED = {
     *("home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"),
     "url",  # of commands, which no process reads
+    "judge_compiles",  # of the processor's judge, beside which a worker compiles
 }
 """Settings that are the deployment's own business."""
 
@@ -251,10 +260,10 @@ def test_prices_are_mounted_where_they_are_read(given: str | None) -> None:
 
 def test_what_the_deployment_fixes_is_set() -> None:
     dockerfiles = "".join((REPOSITORY / path).read_text(encoding="utf-8") for path in DOCKERFILES)
-    api = compose.load(REQUIRED)["services"]["api"]["environment"]
+    told = {name for service in OURS for name in compose.load(REQUIRED)["services"][service]["environment"]}
     for field in FIXED:
         name = f"WARPSMITH_{field.upper()}"
-        assert name in api or f"{name}=" in dockerfiles, name
+        assert name in told or f"{name}=" in dockerfiles, name
 
 
 def test_the_guide_has_every_setting_with_its_default() -> None:
@@ -304,13 +313,22 @@ def test_workers_serve_the_queues_that_the_code_names(services: dict[str, Any]) 
         if name.startswith("worker-"):
             command = service["command"]
             assert command[:5] == ["python", "-P", "-m", "warpsmith.workers.queue", "worker"]
-            # The threads of a GPU's worker share its judge; elsewhere a step has a process of its own.
-            assert command[command.index("--pool") + 1] == ("threads" if "gpu" in name else "prefork")
+            # Threads share their worker's judge; elsewhere a step has a process of its own.
+            shared = "gpu" in name or "compile" in name
+            assert command[command.index("--pool") + 1] == ("threads" if shared else "prefork")
             queues[name] = command[command.index("-Q") + 1]
     assert role_of(queues["worker-model"]) == "model"
     assert target_of(queues["worker-judge-gpu0"]) == "cuda:sm_90"
     assert queues["worker-judge-gpu0"] == queues["worker-judge-gpu1"] == judge_queue("cuda:sm_90")
     assert queues["worker-judge-cpu"] == judge_queue("cpu:x86_64")
+    assert queues["worker-compile-cpu"] == compile_queue("cpu:x86_64")
+
+
+def test_what_compiles_beside_a_processors_judge_shares_its_lock(services: dict[str, Any]) -> None:
+    judge, compiler = services["worker-judge-cpu"], services["worker-compile-cpu"]
+    assert judge["volumes"] == compiler["volumes"]
+    assert judge["environment"]["WARPSMITH_JUDGE_COMPILES"] == "false"
+    assert "WARPSMITH_JUDGE_COMPILES" not in compiler["environment"]
 
 
 def test_judges_may_run_what_they_compile(services: dict[str, Any]) -> None:

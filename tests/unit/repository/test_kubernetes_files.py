@@ -26,8 +26,9 @@ VERSIONS = ("1.30", kubernetes_validate.latest_version())
 """The oldest that has a sleep before a container's end, and the newest that there are schemas of."""
 
 REQUIRED = dict.fromkeys(("WARPSMITH_DB_PASSWORD", "WARPSMITH_REDIS_PASSWORD", "WARPSMITH_OPENAI_API_KEY"), "x")
+WITH_A_JUDGE = ("worker-judge-gpu", "worker-judge-cpu", "worker-compile-cpu")
 IN_COMPOSE = {"worker-judge-gpu": "worker-judge-gpu0"}
-NAMES = ("api", "worker-model", "worker-judge-gpu", "worker-judge-cpu", "reconciler", "beat", "migrate")
+NAMES = ("api", "worker-model", *WITH_A_JUDGE, "reconciler", "beat", "migrate")
 
 LEFT_TO_AN_OVERLAY = {"WARPSMITH_API_PROCESSES", "WARPSMITH_MODEL_PRICES", "WARPSMITH_OPENAI_BASE_URL"}
 """What compose sets and the manifests do not: replicas take the place of processes, endpoint and prices are yours."""
@@ -184,7 +185,7 @@ def test_the_models_key_and_the_way_out_are_the_model_workers_alone() -> None:
 def test_what_ends_has_the_time_that_its_work_may_take() -> None:
     settings = Settings()
     grace = {name: pod(name)["terminationGracePeriodSeconds"] for name in NAMES}
-    for name in ("worker-judge-gpu", "worker-judge-cpu"):
+    for name in WITH_A_JUDGE:
         assert grace[name] >= settings.judge_job_timeout_s + 60
     assert grace["worker-model"] >= settings.model_timeout_s * (settings.model_retries + 1)
     slept = container("api")["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -203,7 +204,7 @@ def test_a_gpu_has_one_judge() -> None:
     assert resources["requests"]["nvidia.com/gpu"] == resources["limits"]["nvidia.com/gpu"] == "1"
     cpu = container("worker-judge-cpu")["resources"]
     assert cpu["requests"] == cpu["limits"]  # of the class Guaranteed, whose whole cores are its own
-    for name in ("worker-judge-gpu", "worker-judge-cpu"):
+    for name in WITH_A_JUDGE:
         mounts = {mount["mountPath"] for mount in container(name)["volumeMounts"]}
         assert {"/dev/shm", "/var/cache/warpsmith"} <= mounts
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from warpsmith.service.local.worker_host import Device, choose_devices
+from warpsmith.service.local.launcher import Launcher
+from warpsmith.service.local.worker_host import Device, WorkerHost, choose_devices, cpu_device, gpu_device
+from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging import machine
+from warpsmith.workers.queue_names import compile_queue
 
 LISTING = """\
 0, NVIDIA H100 80GB HBM3, 9.0, GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77, 81559, Enabled
@@ -66,6 +71,29 @@ def test_without_a_gpu_there_is_the_processor(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(machine, "driver_fault", lambda: "the NVIDIA driver fails (it does)")
     with pytest.raises(ValueError, match="the NVIDIA driver fails"):
         choose_devices("all", [])
+
+
+@pytest.mark.parametrize("given", [None, False, True])
+def test_tries_that_only_compile_have_a_worker_beside_a_processors_judge(given: bool | None, tmp_path: Path) -> None:
+    settings = ServiceSettings(home=tmp_path, judge_compiles=given)
+    host = WorkerHost(settings, {}, [cpu_device()], "far", print)
+    joined = {spec.name: spec for spec in map(host._make_spec, host._devices)}
+    local = {spec.name: spec for spec in Launcher(settings, print)._make_specs()}
+    for found in (joined, local):
+        assert ("compile" in found) is (given is not True)
+        if given is True:
+            assert "WARPSMITH_JUDGE_COMPILES" not in found["judge"].environment, "as the setting says"
+            continue
+        assert compile_queue(machine.cpu_target()) in found["compile"].command
+        assert found["judge"].environment["WARPSMITH_JUDGE_COMPILES"] == "false"
+        assert "WARPSMITH_JUDGE_COMPILES" not in found["compile"].environment
+    assert "compile@far" in joined["compile"].command if given is not True else True
+
+
+def test_a_gpus_judge_compiles_beside_its_steps(tmp_path: Path) -> None:
+    host = WorkerHost(ServiceSettings(home=tmp_path), {}, [gpu_device(FOUND[-1])], "far", print)
+    (spec,) = map(host._make_spec, host._devices)
+    assert "WARPSMITH_JUDGE_COMPILES" not in spec.environment
 
 
 @pytest.mark.parametrize("wanted", ["7", "1,7", "gpu1", ""])

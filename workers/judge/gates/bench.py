@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from warpsmith.kernels_db.runtime import plan_build
 from warpsmith.workers.judge.clock.physics import Peaks
 from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
+from warpsmith.workers.judge.machine.clock_lease import ClockLease
 from warpsmith.workers.judge.machine.device import Device, Gpu
 from warpsmith.workers.judge.nsight import profiler
 from warpsmith.workers.judge.reference.warm_ops import WarmOps
@@ -46,12 +45,9 @@ class Bench:
         self._scratch = scratch
         self._cores = cores
 
-    @contextmanager
-    def lease(self) -> Iterator[None]:
+    def lease(self) -> AbstractContextManager[None]:
         """Hold the device's clock: one judge times at a time."""
-        with open(self._cache / f"timing-{self.device.lease}.lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return ClockLease(self._cache, self.device.lease).timing()
 
     def plan_extension(self) -> Path:
         """Build what replays launch plans, once. Raises CompileError: no compiler, or no Python.h."""

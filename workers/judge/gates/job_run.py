@@ -31,6 +31,7 @@ from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
 from warpsmith.workers.judge.languages import compile_service
 from warpsmith.workers.judge.machine import host
+from warpsmith.workers.judge.machine.clock_lease import Share
 from warpsmith.workers.judge.reference import expert_packages
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -59,8 +60,10 @@ _UNLIKE_A_GPU = ("bfloat16", "float8")
 class JobRun:
     """One job on its way through the gates of a bench. `open` it first, and close it."""
 
-    def __init__(self, job: Job, report: Report, prepared: Prepared | None, bench: Bench) -> None:
-        """`prepared`: of a candidate; None at baseline level."""
+    def __init__(
+        self, job: Job, report: Report, prepared: Prepared | None, bench: Bench, share: Share | None = None
+    ) -> None:
+        """`prepared`: of a candidate; None at baseline level. `share`: in the processor's clock, of a compilation."""
         self.job = job
         self.report = report
         self.prepared = prepared
@@ -72,6 +75,7 @@ class JobRun:
         self.rng = random.Random(job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
         self.unsuited: set[str] = set()
         self.start_probe = partial(bench.factory.probe, job=job)
+        self._share = share
         self._allowed = 0  # bytes of this host's memory for each runner besides its buffers
         self._runners: OpRunners | None = None
         self._generators: Generators | None = None
@@ -245,7 +249,9 @@ class JobRun:
         return WorkloadRun(workload, self.runners, candidate, call_s, source, self.rng, elsewhere=self.interpreted)
 
     def enter(self, gate: Gate, workload: ResolvedWorkload) -> None:
-        """Tell that the job is at a workload of a gate."""
+        """Tell that the job is at a workload of a gate; a timing that waits for this compilation goes first."""
+        if self._share is not None:
+            self._share.give_way()
         number = next((n for n, one in enumerate(self.workloads, 1) if one["id"] == workload["id"]), 0)
         self.report.enter(gate, workload, len(self.workloads), number)
 

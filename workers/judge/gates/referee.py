@@ -10,6 +10,7 @@ the job, not a verdict.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from warpsmith.workers.judge.gates.profiling import profile
 from warpsmith.workers.judge.gates.runner_factory import PROBE
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, Unfit
 from warpsmith.workers.judge.machine import cache_pruning
+from warpsmith.workers.judge.machine.clock_lease import ClockLease, Share
 from warpsmith.workers.judge.machine.device import Cpu, Device, open_gpu
 from warpsmith.workers.judge.machine.host import find_full_disk, is_out_of_room
 from warpsmith.workers.judge.preloaded.client import ForkServerDied
@@ -89,7 +91,8 @@ class Referee:
         report = Report(job, None if self.tell is None else partial(self.tell, job["id"]))
         interpreted = self._device(job["target"]).kind == "cpu"
         try:
-            return Ready(job, report, prepare(job, report, self._cache, interpreted=interpreted), None)
+            with self._beside(job):
+                return Ready(job, report, prepare(job, report, self._cache, interpreted=interpreted), None)
         except Stopped as stopped:
             return Ready(job, report, None, stopped)
         except OSError as error:
@@ -173,6 +176,17 @@ class Referee:
         for bench in self._benches.values():
             bench.close()
 
+    def _beside(self, job: Job) -> AbstractContextManager[Share | None]:
+        """Keep other judges of this host from timing the processor while a job that only compiles is worked on.
+
+        They hold the clock for a workload at a time, which it waits for. For any other job this does nothing: it is in
+        the judge that times, or of a GPU, whose clock no compiler disturbs.
+        """
+        device = self._device(job["target"])
+        if job["level"] != "compile" or device.kind != "cpu":
+            return nullcontext()
+        return ClockLease(self._cache, device.lease).beside()
+
     def _device(self, target: str) -> Device:
         """Return the device of a job: the GPU if the target names it, else the CPU."""
         if self._gpu is not None and target == f"cuda:{self._gpu.arch}":
@@ -226,15 +240,16 @@ class Referee:
             raise Unfit("disk", FULL)
 
     def _judge(self, ready: Ready, bench: Bench) -> Outcome:
-        job_run = JobRun(ready.job, ready.report, ready.prepared, bench)
         try:
             if ready.stopped is not None:
                 raise ready.stopped
-            try:
-                job_run.open()
-                return profile(job_run) if ready.job["level"] == "profile" else pass_gates(job_run)
-            finally:
-                job_run.close()
+            with self._beside(ready.job) as share:
+                job_run = JobRun(ready.job, ready.report, ready.prepared, bench, share)
+                try:
+                    job_run.open()
+                    return profile(job_run) if ready.job["level"] == "profile" else pass_gates(job_run)
+                finally:
+                    job_run.close()
         except Stopped as stopped:
             return stopped.verdict, stopped.gate, str(stopped), stopped.failure
         except ReferenceFault as fault:  # the spec's own generator, after the reference gate

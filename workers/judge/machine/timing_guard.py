@@ -23,6 +23,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._waiting = 0  # threads that wait to begin a job beside
         self._beside = 0  # jobs that threads beside have in hand
         self._working = 0  # those that are not waiting for another process
         self._timing = 0
@@ -36,9 +37,12 @@ class Quiet:
         It begins when nothing is timed and no thread is alone.
         """
         with self._changed:
+            self._waiting += 1
             self._changed.wait_for(lambda: not self._timing and not self._alone)
+            self._waiting -= 1
             self._beside += 1
             self._working += 1
+            self._changed.notify_all()
         self._mine.beside = True
         try:
             yield
@@ -121,9 +125,11 @@ class Quiet:
     def alone(self) -> Iterator[None]:
         """Keep all jobs beside out of the block.
 
-        It waits until the last one has ended.
+        Those that wait already go first, or a row of jobs alone would keep them waiting. It waits until the last one
+        has ended.
         """
         with self._changed:
+            self._changed.wait_for(lambda: not self._waiting)
             self._alone += 1
             self._changed.wait_for(lambda: self._beside == 0)
         try:

@@ -51,9 +51,9 @@ def prepared_beside(job: Job) -> bool:
     """Check whether a job's candidate is prepared while others are judged.
 
     Not for a CPU target, whose clock compilers would disturb. There the judging thread prepares each job just before it
-    judges it, and nothing goes on beside.
+    judges it, and nothing goes on beside. A job that only compiles is prepared between those.
     """
-    return not job["target"].startswith("cpu")
+    return job["level"] == "compile" or not job["target"].startswith("cpu")
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,12 @@ class ForkServer:
         """
         return self._running().ready()
 
+    def settle(self) -> None:
+        """Wait until a process that starts has started. From any thread."""
+        if (server := self._server) is not None:
+            with contextlib.suppress(ForkServerDied):  # who forks next finds out
+                server.ready()
+
     def _running(self) -> PreloadedServer:
         if self._preload is None:
             self.preload()

@@ -1,0 +1,129 @@
+"""Turns of timings and of what only compiles at the clock of one processor."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clock import is_awaited
+from tests.support.waiting import wait_until
+from warpsmith.workers.judge.__main__ import share_clock
+from warpsmith.workers.judge.machine.clock_lease import ClockLease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> ClockLease:
+    return ClockLease(tmp_path, "cpu")
+
+
+@pytest.fixture
+def steps() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def begin(clock: ClockLease, tmp_path: Path) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Start work in a thread, and return once it waits for the clock, or has it."""
+    started: list[threading.Thread] = []
+
+    def start(work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        started.append(thread)
+        thread.start()
+        wait_until(lambda: is_awaited(tmp_path) or not thread.is_alive(), PATIENCE_S, "a wait for the clock")
+
+    yield start
+    for thread in started:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_what_compiles_waits_for_a_timing_and_a_timing_for_what_compiles(
+    clock: ClockLease, steps: list[str], begin: Callable[[Callable[[], None]], None]
+) -> None:
+    def compile_one() -> None:
+        with clock.beside():
+            steps.append("compiled")
+
+    def time_one() -> None:
+        with clock.timing():
+            steps.append("timed")
+
+    with clock.timing():
+        begin(compile_one)
+        assert steps == []
+    wait_until(lambda: steps == ["compiled"], PATIENCE_S, "what compiles")
+    with clock.beside():
+        begin(time_one)
+        assert steps == ["compiled"]
+    wait_until(lambda: steps == ["compiled", "timed"], PATIENCE_S, "the timing")
+
+
+def test_several_compile_at_once(clock: ClockLease) -> None:
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(clock.beside())
+
+
+def test_a_judge_that_times_again_at_once_lets_in_what_waits(
+    clock: ClockLease, steps: list[str], begin: Callable[[Callable[[], None]], None]
+) -> None:
+    def compile_one() -> None:
+        with clock.beside():
+            steps.append("compiled")
+
+    with clock.timing():
+        begin(compile_one)
+    for _ in range(3):
+        with clock.timing():
+            steps.append("timed")
+    assert steps == ["compiled", "timed", "timed", "timed"]
+
+
+def test_between_two_pieces_a_timing_that_waits_goes_first(
+    clock: ClockLease, steps: list[str], begin: Callable[[Callable[[], None]], None]
+) -> None:
+    def time_one() -> None:
+        with clock.timing():
+            steps.append("timed")
+
+    with clock.beside() as share:
+        share.give_way()  # to nobody
+        begin(time_one)
+        steps.append("first piece")
+        share.give_way()
+        steps.append("second piece")
+    assert steps == ["first piece", "timed", "second piece"]
+
+
+def test_a_judge_that_starts_keeps_timings_off(
+    clock: ClockLease,
+    steps: list[str],
+    begin: Callable[[Callable[[], None]], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def time_one() -> None:
+        with clock.timing():
+            steps.append("timed")
+
+    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path))
+    with share_clock():
+        begin(time_one)
+        assert steps == []
+    wait_until(lambda: steps == ["timed"], PATIENCE_S, "the timing")
+
+
+def test_a_judge_starts_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path / "file"))
+    share_clock().close()

@@ -1,0 +1,67 @@
+"""A device's clock among the judges of one host: files in the cache that they share. Standard library only.
+
+One judge times at a time. What only compiles goes on beside others of its kind and beside whatever is not timed, but
+never beside a timing of the processor: its compilers would take the cores that are timed.
+
+There are two locks. Who wants the clock, for either, first takes the turn and gives it back with the clock in hand. So
+a judge that times workload after workload lets in what waits to compile, and the other way round: neither waits for
+more than what the other has in hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from warpsmith.workers.judge.machine.timing_guard import QUIET
+
+
+class ClockLease:
+    """The clock of one device. Thread-safe: each block has open files of its own."""
+
+    def __init__(self, cache: Path, device: str) -> None:
+        """`cache`: the directory that the host's judges share. `device`: its name there (`Device.lease`)."""
+        self._clock = cache / f"timing-{device}.lock"
+        self._turn = cache / f"timing-{device}.turn"
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Hold the clock alone inside the block."""
+        with self._clock.open("w") as clock:
+            _take(self._turn, clock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def beside(self) -> Iterator[Share]:
+        """Keep timings out of the block; others beside may go on."""
+        with self._clock.open("w") as clock:
+            share = Share(self._turn, clock)
+            share.take()
+            yield share
+
+
+class Share:
+    """A share in a clock while nothing is timed by it."""
+
+    def __init__(self, turn: Path, clock: TextIO) -> None:
+        self._turn = turn
+        self._clock = clock
+
+    def take(self) -> None:
+        """Wait until nothing is timed, and take the share."""
+        _take(self._turn, self._clock, fcntl.LOCK_SH)
+
+    def give_way(self) -> None:
+        """Let a timing that waits go first; call it between two pieces of work."""
+        fcntl.flock(self._clock, fcntl.LOCK_UN)
+        self.take()
+
+
+def _take(turn: Path, clock: TextIO, kind: int) -> None:
+    # A thread that waits here holds up no timing of its own process.
+    with QUIET.resting(), turn.open("w") as taken:
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        fcntl.flock(clock, kind)
