@@ -106,6 +106,7 @@ GROUPED_SIZES = tuple(
 )
 GROUPED_MM, GROUPED_SWIGLU = (op(name, *GROUPED_SIZES) for name in ("moe_grouped_mm", "moe_grouped_swiglu"))
 EXPERTS_SIZES = (
+    {"tokens": 2, "top": 1, "experts": 2, "hidden": 32, "inner": 32},
     {"tokens": 1, "top": 4, "experts": 16, "hidden": 32, "inner": 40},
     {"tokens": 12, "top": 2, "experts": 8, "hidden": 64, "inner": 32},
 )
