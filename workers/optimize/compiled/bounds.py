@@ -62,11 +62,14 @@ def take_out_conditions(graph: fx.Graph) -> None:
 
 def erase(node: fx.Node) -> None:
     """Erase a node that nothing uses, and what only it used."""
-    before = node.all_input_nodes
-    node.graph.erase_node(node)
-    for each in before:
-        if not each.users and each.op == "call_function":
-            erase(each)
+    pending, gone = [node], set()
+    while pending:
+        one = pending.pop()
+        if one in gone or one.users:
+            continue
+        gone.add(one)
+        pending += [each for each in one.all_input_nodes if each.op == "call_function"]
+        one.graph.erase_node(one)
 
 
 def _decided(condition: Any) -> bool | None:
