@@ -56,6 +56,8 @@ CASES = (
     Case("Qwen3-MoE decode, batch 1", "qwen3_moe", 1, 1, past=True),
     Case("Qwen3-MoE decode, batch 8", "qwen3_moe", 8, 1, past=True),
     Case("Qwen3-MoE prefill, 1 x 2048", "qwen3_moe", 1, 2048),
+    Case("Mixtral decode, batch 1", "mixtral", 1, 1, past=True),
+    Case("Mixtral prefill, 1 x 2048", "mixtral", 1, 2048),
     Case("BERT base, 1 x 128", "bert", 1, 128),
     Case("BERT base, 32 x 128", "bert", 32, 128),
     Case("ViT-B, batch 8", "vit", 8),
@@ -104,6 +106,15 @@ PUBLISHED = {
         tiny=_GROUPS | {"head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
         tiny_dtype=torch.bfloat16,
     ),
+    # Layers as those of Mixtral-8x7B, four of its 32: 12 GB.
+    "mixtral": Published(
+        *("transformers", "models", "MixtralConfig", "MixtralForCausalLM"),
+        given={"max_position_embeddings": 4096},
+        large={"hidden_size": 4096, "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8}
+        | {"intermediate_size": 14336, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000},
+        tiny=_GROUPS | {"intermediate_size": 32, "num_local_experts": 8, "num_experts_per_tok": 2},
+        tiny_dtype=torch.bfloat16,
+    ),
     "bert": Published("transformers", "models", "BertConfig", "BertModel", tiny=_HEADS),
     "vit": Published("transformers", "models", "ViTConfig", "ViTModel", tiny=_HEADS),
     # Other sizes than these are the class's own, which are those of Stable Diffusion 1.5.
@@ -116,7 +127,7 @@ PUBLISHED = {
         tiny_dtype=torch.bfloat16,
     ),
 }
-LANGUAGE = ("llama", "qwen3_moe")
+LANGUAGE = ("llama", "qwen3_moe", "mixtral")
 """Kinds that predict words, and take a cache."""
 
 

@@ -30,7 +30,7 @@ def reason(served: Served) -> str:
     kernel = served.kernel
     unknown = {
         position: f"{name} ({sample['dtype']})"
-        for position, (name, sample) in enumerate(zip(served.names, kernel.smallest(), strict=True))
+        for position, (name, sample) in enumerate(zip(served.names, served.samples, strict=True))
         if not sample["dtype"].startswith(DRAWN)
         and kernel.integers(position, single=served.rank(position) == 0) is None
         and kernel.groups(position) is None

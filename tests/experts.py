@@ -87,6 +87,9 @@ EXPERTS_CPP = _kernel(
     kernels.work(x, chosen, weights, gate_up, down, y, h, tokens, chosen.shape[1], hidden, down.shape[2])
 """,
 )
+EXPERTS_FP32_CPP = EXPERTS_CPP.replace("const uint16_t* weights", "const float* weights").replace(
+    "value_of(weights[token * top + j])", "weights[token * top + j]"
+)
 
 
 def op(name: str, *sizes: dict[str, int]) -> dict[str, Any]:
@@ -102,8 +105,9 @@ GROUPED_SIZES = tuple(
     for tokens, experts, outer in ((1, 8, 32), (48, 16, 64), (96, 8, 32))
 )
 GROUPED_MM, GROUPED_SWIGLU = (op(name, *GROUPED_SIZES) for name in ("moe_grouped_mm", "moe_grouped_swiglu"))
-EXPERTS = op(
-    "moe_experts",
+EXPERTS_SIZES = (
+    {"tokens": 2, "top": 1, "experts": 2, "hidden": 32, "inner": 32},
     {"tokens": 1, "top": 4, "experts": 16, "hidden": 32, "inner": 40},
     {"tokens": 12, "top": 2, "experts": 8, "hidden": 64, "inner": 32},
 )
+EXPERTS, EXPERTS_FP32 = (op(name, *EXPERTS_SIZES) for name in ("moe_experts", "moe_experts_fp32"))

@@ -6,7 +6,6 @@ What `Served` takes from an exported package is taken from the op itself. A test
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -57,7 +56,7 @@ class Sought(Rows):
         integers: Sequence[int] | None = None,
     ) -> Pattern | None:
         """Return the reference's graph for a lead, as `Served` does."""
-        sizes = [_shape(self._smallest, position) for position in range(len(self._shapes))]
+        sizes = [_shape(self._sampled, position) for position in range(len(self._shapes))]
         behind = shapes or tuple(shape[1:] if self.rows(at) else shape for at, (shape, _) in enumerate(sizes))
         tensors = [
             torch.empty((*lead, *shape) if self.rows(at) else shape, dtype=sizes[at][1], device=device)
@@ -75,8 +74,8 @@ class Sought(Rows):
         return list(dict.fromkeys(nodes))
 
     @functools.cached_property
-    def _smallest(self) -> ResolvedWorkload:
-        return min(self._workloads, key=lambda each: sum(math.prod(item["shape"] or ()) for item in each["inputs"]))
+    def _sampled(self) -> ResolvedWorkload:
+        return min(self._workloads, key=lambda each: self.traced_by([item["shape"] or () for item in each["inputs"]]))
 
 
 def _shape(workload: ResolvedWorkload, position: int) -> tuple[tuple[int, ...], torch.dtype]:

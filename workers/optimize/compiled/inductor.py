@@ -27,6 +27,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .bounds import take_out_conditions
+
 Compiled = Callable[..., Any]
 Attempts = Callable[[Callable[[], Compiled]], Compiled]
 Pass = Callable[[fx.Graph], None]
@@ -119,6 +121,8 @@ def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
 def with_pass(patches: Patches, run: Pass, identity: str | None) -> Patches:
     """Add a pass over the graph of operators: decomposed and functional, before Inductor's own patterns look at it.
 
+    What it is given has no conditions that no value can change (`bounds`).
+
     identity: all that decides what the pass does, for Inductor's cache of compiled code; None: nothing is cached.
     """
     return patches | {_BEFORE_PATTERNS: _pass(run, identity)}
@@ -135,6 +139,7 @@ def _pass_type() -> type[Any]:
             self._run, self._identity = run, identity
 
         def __call__(self, graph: fx.Graph) -> None:
+            take_out_conditions(graph)
             self._run(graph)
 
         def uuid(self) -> Any:

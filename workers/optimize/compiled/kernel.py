@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import inspect
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -89,18 +88,6 @@ class Kernel:
         operator: torch._ops.OpOverload = getattr(found, "_opoverload", found)  # of an op in place it is a CustomOpDef
         return operator
 
-    def smallest(self) -> list[dict[str, Any]]:
-        """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
-        return [item for item in self._smallest if item["shape"] is not None]
-
-    def smallest_numbers(self) -> list[Any]:
-        """The numbers of that workload."""
-        return self.numbers(self._smallest)
-
-    @functools.cached_property
-    def _smallest(self) -> list[dict[str, Any]]:
-        return min(self.workloads, key=lambda items: sum(math.prod(item["shape"] or ()) for item in items))
-
     def numbers(self, inputs: Sequence[dict[str, Any]]) -> list[Any]:
         """The numbers among the arguments of a workload."""
         return [item["value"] for item in inputs if item["shape"] is None]
@@ -158,7 +145,8 @@ class Kernel:
         if any(dist.get("kind") != "randint" for dist in dists):
             return None
         found = range(max(dist["low"] for dist in dists), min(dist["high"] for dist in dists))
-        every = torch.iinfo(getattr(torch, self.smallest()[position]["dtype"]))
+        tensors = [item for item in self._parameters if item["shape"] is not None]
+        every = torch.iinfo(getattr(torch, tensors[position]["dtype"]))
         return (found or None) if single or found == range(every.min, every.max + 1) else None
 
     def arguments(self, tensors: Sequence[Any], numbers: Sequence[float | None] = ()) -> list[Any]:

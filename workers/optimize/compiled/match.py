@@ -31,7 +31,7 @@ _LENGTHS = ("length", "start", "end", "split_size", "split_sizes", "k", "bins")
 """Arguments that are sizes more often than not, and are told from constants nowhere."""
 _NO_LENGTHS = (0, 2**63 - 1)
 """The first element, and behind the last one."""
-_INDICES = {
+INDICES = {
     "aten.topk.default": 1,
     "aten.sort.default": 1,
     "aten.sort.stable": 1,
@@ -202,7 +202,7 @@ def _narrowed_index(node: Node) -> Node | None:
     taken = node.args[0]
     if not isinstance(taken, Node) or taken.target is not operator.getitem or not isinstance(taken.args[0], Node):
         return None
-    return taken if _INDICES.get(str(taken.args[0].target)) == taken.args[1] else None
+    return taken if INDICES.get(str(taken.args[0].target)) == taken.args[1] else None
 
 
 def is_write_back(node: Node) -> bool:

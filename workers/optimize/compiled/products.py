@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from . import inductor, match
+from .bounds import erase
 from .places import Builder
 
 WORTH = 1 << 20
@@ -68,7 +69,7 @@ def add_in_place(graph: fx.Graph) -> None:
         result = build.call(torch.ops.aten.reshape.default, summed, list(node.meta["val"].shape))
         node.replace_all_uses_with(result)
         order |= dict.fromkeys((flat, *flat.users, summed, result), order[node])
-        _erase(node)
+        erase(node)
         inductor.keep_as_calls([ADD])
 
 
@@ -132,12 +133,3 @@ def _is_last(total: fx.Node, last: fx.Node, order: dict[fx.Node, int]) -> bool:
             if match.is_view(user):
                 pending.append(user)
     return True
-
-
-def _erase(node: fx.Node) -> None:
-    """Erase a node that nothing uses, and what only it used."""
-    before = node.all_input_nodes
-    node.graph.erase_node(node)
-    for each in before:
-        if not each.users and each.op == "call_function":
-            _erase(each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ class Rows(ABC):
         """Return the reference's graph for a lead; None where it has none there.
 
         shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
-        None: of its smallest workload.
+        None: of its plainest workload (`traced_by`).
         """
 
     @abstractmethod
@@ -75,6 +76,15 @@ class Rows(ABC):
             except RuntimeError:
                 self._axes[key] = "its inputs do not flatten to rows"
         return self._axes[key]
+
+    def traced_by(self, shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """Return what to order workloads by, by the shapes of their tensors: the first is that to trace.
+
+        An axis of one element looks otherwise in a graph than one of several, which a model's commonly have; of those
+        that have the fewest such, the smallest is traced. The leading axis has any size in its place.
+        """
+        behind = [tuple(shape)[self.rows(at) :] for at, shape in enumerate(shapes)]
+        return sum(each.count(1) for each in behind), sum(map(math.prod, shapes))
 
     @property
     def behind(self) -> int:
@@ -175,9 +185,9 @@ class Served(Rows):
         """Return the reference's graph for a lead; None where it has none there.
 
         shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
-        None: of its smallest workload, with a lead each size of which is 1 or of SOME.
+        None: of its plainest workload, with a lead each size of which is 1 or of SOME.
         """
-        own = tuple(self._smallest_integers if integers is None else integers)
+        own = tuple(self._own_integers if integers is None else integers)
         known = device.type, inductor.configuration(), shapes, own  # another mode of Inductor's may decompose otherwise
         numbers = self._marked(own)
         kept = self._patterns.get(known)
@@ -194,7 +204,7 @@ class Served(Rows):
     def untraceable(self, lead: Lead, device: torch.device) -> str:
         """Return why the reference has no graph for a lead, in one line; empty where it has one."""
         try:
-            self._traced(self._samples(None), self._marked(self._smallest_integers), lead, device)
+            self._traced(self._samples(None), self._marked(self._own_integers), lead, device)
         except Exception as error:  # noqa: BLE001 - as above
             return f"{type(error).__name__}: {error}".splitlines()[0]
         return ""
@@ -203,15 +213,23 @@ class Served(Rows):
         """Return the shape of each of the op's tensors, one of rows among them where it has the leading axis, and its
         dtype.
         """
-        smallest = self.kernel.smallest()
         if shapes is None:
-            return [(sample["shape"], sample["dtype"]) for sample in smallest]
+            return [(sample["shape"], sample["dtype"]) for sample in self.samples]
         own = ([1, *shape] if self.rows(at) else list(shape) for at, shape in enumerate(shapes))
-        return [(shape, sample["dtype"]) for shape, sample in zip(own, smallest, strict=True)]
+        return [(shape, sample["dtype"]) for shape, sample in zip(own, self.samples, strict=True)]
+
+    @property
+    def samples(self) -> list[dict[str, Any]]:
+        """The tensors of the verified workload that is traced (`traced_by`): `shape`, `dtype` and more of each."""
+        return _tensors(self._workload)
 
     @functools.cached_property
-    def _smallest_integers(self) -> list[int]:
-        numbers = self.kernel.smallest_numbers()
+    def _workload(self) -> list[dict[str, Any]]:
+        return min(self.kernel.workloads, key=lambda items: self.traced_by([item["shape"] for item in _tensors(items)]))
+
+    @functools.cached_property
+    def _own_integers(self) -> list[int]:
+        numbers = self.kernel.numbers(self._workload)
         return [numbers[at] if told is not None else self.kernel.number(at) for at, told in self._told.items()]
 
     def _marked(self, integers: Sequence[int]) -> list[float]:
@@ -250,6 +268,10 @@ class Served(Rows):
         marks = _MARKS[: self._whole.count(False)]
         with inductor.unheard(), inductor.phase("references"):
             return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
+
+
+def _tensors(inputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in inputs if item["shape"] is not None]
 
 
 def _told(kernel: Kernel, at: int) -> tuple[int, int] | None:
