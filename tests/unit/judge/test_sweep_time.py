@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from warpsmith.workers.gate.tunables import Configuration
 from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
+from warpsmith.workers.judge.gates.job_run import MOST_STARTED
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 
@@ -54,6 +55,7 @@ class Run:
         self.configurations.begin(1)
         self.prepared = Prepared(configurations=self.configurations)
         self.chosen: Variant | None = None
+        self.started: list[list[int]] = []
 
     def timed_workloads(self) -> list[Any]:
         return [one for one in self.job["workloads"] if one["role"] == "bench"]
@@ -63,6 +65,14 @@ class Run:
         self.clock.pass_by(self.wait_s)
         with self.report.gate("exclusive"):
             yield
+
+    def started_at_once(self) -> int:
+        return MOST_STARTED if self.on_gpu else 1
+
+    @contextmanager
+    def variants(self, variants: Sequence[Variant]) -> Iterator[list[None]]:
+        self.started.append([variant.values["N"] for variant in variants])
+        yield [None for _ in variants]
 
     def choose(self, variant: Variant) -> None:
         self.chosen = variant
@@ -87,7 +97,9 @@ class Timings:
         monkeypatch.setattr(module, "_time", self)
         monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
 
-    def __call__(self, job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+    def __call__(
+        self, job_run: Run, entry: Any, runner: None, workloads: list[Any], seconds: Any, fastest: dict[str, float]
+    ) -> None:
         number, clock_s = entry.rounds, self.block * (1 << entry.rounds)
         with job_run.lease():
             self.clock.pass_by(self.once + clock_s)
@@ -179,13 +191,13 @@ def test_wrong_configurations_take_no_more_than_the_limit_once_one_is_right(
     run = Run(clock, on_gpu=True, declared=16, sweep_s=3.0)
     timings = Timings(monkeypatch, clock, 1.0)
 
-    def time(job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
         if entry.variant.values["N"] < 5:
             with job_run.lease():
                 clock.pass_by(1.0)
             entry.failure = Stopped("rejected", "screen", f"N={entry.variant.values['N']} is wrong")
         else:
-            timings(job_run, entry, workloads, seconds)
+            timings(job_run, entry, runner, workloads, seconds, fastest)
 
     monkeypatch.setattr(module, "_time", time)
     module.sweep(run)  # type: ignore[arg-type]
