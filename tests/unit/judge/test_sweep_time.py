@@ -204,3 +204,48 @@ def test_wrong_configurations_take_no_more_than_the_limit_once_one_is_right(
     assert run.report.sweep is not None
     assert run.report.sweep["chosen"] == {"N": 5}
     assert len(run.report.sweep["configurations"]) == 6
+
+
+def test_runners_start_side_by_side_where_the_device_is_not_what_compiles(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configurations, "cores_available", lambda: 16)
+    for on_gpu, together in ((True, MOST_STARTED), (False, 1)):
+        run = Run(clock, on_gpu, declared=8)
+        run.configurations.begin(8)
+        Timings(monkeypatch, clock, 0.01)
+        module.sweep(run)  # type: ignore[arg-type]
+        assert max(map(len, run.started)) <= together
+        assert {number for some in run.started for number in some} == set(range(8))
+    assert all(len(some) == 1 for some in run.started)
+
+
+def test_a_configuration_that_was_started_is_not_timed_once_the_seconds_are_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=4, sweep_s=4.0)
+    timings = Timings(monkeypatch, clock, 5.0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert timings.rounds[0] == [0]
+    assert run.report.sweep is not None
+    assert run.report.sweep["left_out"] == 3
+
+
+def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rounds_nothing(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=12, sweep_s=60.0)
+    timings = Timings(monkeypatch, clock, 0.5, 0.1)
+    beside: list[float] = []
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        timings(job_run, entry, runner, workloads, seconds, fastest)
+        beside.extend(fastest.values())
+        entry.is_out = entry.variant.values["N"] >= 3
+
+    monkeypatch.setattr(module, "_time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert [sorted(one) for one in timings.rounds] == [list(range(12)), [0, 1], [], []]
+    assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
+    assert run.chosen is not None
+    assert run.chosen.values == {"N": 0}
