@@ -82,7 +82,7 @@ def test_a_configuration_finds_nothing_of_what_one_before_it_left(client: JudgeC
 
 
 def test_a_configuration_that_feigns_slow_first_calls_is_left_and_the_other_judged(client: JudgeClient) -> None:
-    feigns = f"FEIGNS && hidden<int>(0)++ < 8 ? {2 * SLOW} : 1"
+    feigns = f"FEIGNS && hidden<int>(0)++ < 8 ? {3 * SLOW} : 1"
     verdict, swept = judged(client, candidate("FEIGNS", feigns))
     assert verdict["sweep"]["chosen"] == {"FEIGNS": 0}
     assert swept[1]["time_us"]["bench"] > 1.5 * swept[0]["time_us"]["bench"]

@@ -53,7 +53,7 @@ FEWEST = 8
 Among so few another configuration promises more than telling apart by a percent those that there are.
 """
 
-HOPELESS = 1.5
+HOPELESS = 2.0
 """Times as long as the fastest so far on a workload that first calls take after which a configuration is left there."""
 
 LEAST_S = 1e-6
