@@ -11,19 +11,25 @@ wanted.
 
 from __future__ import annotations
 
+import math
+
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from warpsmith.kernels_db.job.sweep_documents import MOST_LEADERS, SWEEP_S, find_leaders
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.gate.tunables import has_configurations
+from warpsmith.workers.gate.tunables import MOST_CONFIGURATIONS, has_configurations
 from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.steps.rows import in_bundle
+from warpsmith.workers.steps.values import ExpectedSweep
 
 SHARE = "sweep_s"
 """The name of a step's share among its `params`."""
 
 JUDGED = ("judge", "verify")
+
+PACE_OF = 16
+"""Screenings of a search, the newest, by whose sweeps the pace of the next is told."""
 
 
 def reserve_sweep(
@@ -113,6 +119,32 @@ def keep_for_verification(session: Session, job: BundleJobRow, attempt: AttemptR
     if SHARE in attempt.params:
         left = max(0.0, attempt.params[SHARE] - held_s)
         session.execute(update(BundleJobRow).where(BundleJobRow.screening == job.id).values(sweep_s=left))
+
+
+def expect_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> ExpectedSweep:
+    """Return what the sweep of a candidate that `attempt` has a model write, or have an idea for, may hold and time.
+
+    Of what no step has reserved it has an equal part with the others that are written or wait for a judge; ideas count
+    as one candidate each. The pace is that of the newest sweeps of the search, their later rounds included.
+    """
+    left = unreserved_seconds(session, search)
+    seconds = SWEEP_S
+    if left is not None:
+        beside = (AttemptRow.search_id == search.id, NodeRow.seq > 0, AttemptRow.state.in_(("pending", "running")))
+        coming = AttemptRow.kind == "code"
+        waiting = (AttemptRow.kind == "judge") & (AttemptRow.state == "pending")
+        query = select(func.count()).select_from(AttemptRow).join(NodeRow, NodeRow.id == AttemptRow.node_id)
+        number = (session.scalar(query.where(*beside, coming | waiting)) or 0) + int(attempt.params.get("ideas", 0))
+        seconds = min(SWEEP_S, left / max(1, number))
+    screens = select(VerdictRow.document["sweep"], VerdictRow.document["sweep_seconds"])
+    of_search = (VerdictRow.search_id == search.id, VerdictRow.level == "screen")
+    newest = screens.where(*of_search).order_by(VerdictRow.id.desc()).limit(PACE_OF)
+    swept = [(sweep, held) for sweep, held in session.execute(newest).tuples() if sweep and held]
+    if not swept:
+        return ExpectedSweep(seconds)
+    timed = sum(one["rounds"] > 0 for sweep, _ in swept for one in sweep["configurations"])
+    pace = timed / math.fsum(held for _, held in swept)
+    return ExpectedSweep(seconds, max(1, min(MOST_CONFIGURATIONS, round(pace * seconds))))
 
 
 def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
