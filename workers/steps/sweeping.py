@@ -136,6 +136,8 @@ def expect_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> Ex
         query = select(func.count()).select_from(AttemptRow).join(NodeRow, NodeRow.id == AttemptRow.node_id)
         number = (session.scalar(query.where(*beside, coming | waiting)) or 0) + int(attempt.params.get("ideas", 0))
         seconds = min(SWEEP_S, left / max(1, number))
+    if search.sweep_seconds == 0.0:
+        return ExpectedSweep(seconds)
     screens = select(VerdictRow.document["sweep"], VerdictRow.document["sweep_seconds"])
     of_search = (VerdictRow.search_id == search.id, VerdictRow.level == "screen")
     newest = screens.where(*of_search).order_by(VerdictRow.id.desc()).limit(PACE_OF)
