@@ -72,9 +72,15 @@ class Field:
         self.server_path.unlink()
 
     def runner(
-        self, source: str, mode: Mode = "candidate", language: str | None = "cpp", memory_bytes: int = 1 << 30
+        self,
+        source: str,
+        mode: Mode = "candidate",
+        language: str | None = "cpp",
+        memory_bytes: int = 1 << 30,
+        *,
+        wait: bool = True,
     ) -> RunnerHandle:
-        """A runner with `source` loaded, which may use `memory_bytes` besides its buffers."""
+        """A runner with `source` loaded, or about to be, which may use `memory_bytes` besides its buffers."""
         self.number += 1
         return RunnerHandle(
             self.server,
@@ -88,4 +94,5 @@ class Field:
             cores=2,
             device=self.device,
             language=language if mode == "candidate" else None,
+            wait=wait,
         )

@@ -29,7 +29,8 @@ class SweptConfiguration(TypedDict):
     """One configuration: the value of each tunable, and microseconds by bench workload.
 
     rounds: how many rounds of the sweep timed it. Its times are the last's; of one that left earlier they are scaled by
-    what the chosen one took in the last round and in that one, so that they compare.
+    what the chosen one took in the last round and in that one, so that they compare. Where its first calls were clearly
+    slower than the fastest so far, its time is theirs, and no result was checked.
     failure: why it has no times, or none that count: it does not compile, is wrong, or fails.
     """
 

@@ -343,7 +343,8 @@ class BundleJobRow(Base):
     It is of a step, a profile or a try. `screening`: of a verification that is judged only where the screening with
     that nonce comes out best; until it is merged, `attempt_id` is that screening's step. Of a candidate that was
     screened before the bundle was made it is the id of that step. `source_sha256`: of a profile, the code that it is
-    of.
+    of. `sweep_s`: of a verification without a step, the search's sweep seconds that are reserved for it; None where it
+    has none, or the step that screens its candidate still reserves them.
     """
 
     __tablename__ = "bundle_jobs"
@@ -359,6 +360,7 @@ class BundleJobRow(Base):
     merged_at: Mapped[float | None]
     screening: Mapped[str | None] = mapped_column(String(32))
     source_sha256: Mapped[str | None] = mapped_column(String(64))
+    sweep_s: Mapped[float | None]
 
 
 def _created_at(context: DefaultExecutionContext) -> Any:

@@ -128,6 +128,30 @@ def test_an_honest_candidate_is_accepted_with_its_evidence(judge: JudgeClient, l
     assert 0 < host["plan"] < host["run"]
 
 
+def test_configurations_that_start_together_fall_alone(judge: JudgeClient) -> None:
+    """One writes where there is no memory, one is wrong, one does its work hundreds of times: each by itself."""
+    body = (
+        f"if (AS == 1) out[i + {TERABYTE_ELEMENTS}ll] = 1.0f;\n"
+        "    volatile float* to = out;\n"
+        "    for (int again = 0; again < (AS == 3 ? 400 : 1); again++)\n"
+        "        if (i < n) to[i] = fmaxf(x[i] + y[i], 0.0f) + (AS == 2 ? 1.0f : 0.0f);"
+    )
+    source = (
+        cuda(body)
+        .replace('""")', '""", flags=("-DAS=0",))')
+        .replace("\n\nkernels", '\n\nTUNE = {"AS": [0, 1, 2, 3]}\nkernels')
+    )
+    verdict = accepted(judged(judge, source, level="screen"))
+    found = {one["values"]["AS"]: one for one in verdict["sweep"]["configurations"]}
+    assert verdict["sweep"]["chosen"] == {"AS": 0}
+    assert "failure" in found[1]
+    assert "elements are wrong" in found[2]["failure"]
+    assert "failure" not in found[3]
+    assert found[3]["time_us"]["large"] > 2 * found[0]["time_us"]["large"]
+    assert verdict["sweep_seconds"] < verdict["seconds"]["exclusive"]
+    accepted(judged(judge, HONEST, level="screen"))
+
+
 def test_calls_that_the_host_launches_late_are_counted(judge: JudgeClient) -> None:
     slow = "import time\n" + ADD_RELU.replace("    return", "    time.sleep(0.005)\n    return")
     timed = entry(accepted(judged(judge, HONEST, reference=slow)))

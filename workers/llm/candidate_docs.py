@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.languages import LANGUAGES, of_device
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "candidates.md"
@@ -57,6 +58,8 @@ def page() -> str:
             for_ideas=False,
             products=True,
             sweeps=True,
+            sweep_s=f"{SWEEP_S:g}",
+            sweep_timed=None,
             copies=True,
             dependent=True,
             has_isa=False,

@@ -230,6 +230,8 @@ def request_context(work: Work) -> requests.RequestContext:
         leads_on=work.leads_on,
         joins=work.joins,
         sweeps=work.sweeps,
+        sweep_s=work.expected_sweep.seconds,
+        sweep_timed=work.expected_sweep.timed,
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,

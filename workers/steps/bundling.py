@@ -53,7 +53,7 @@ from warpsmith.workers.steps.rows import (
     owner_of,
     signed,
 )
-from warpsmith.workers.steps.sweeping import leaders_of, reserve_sweep, unreserved_seconds
+from warpsmith.workers.steps.sweeping import equal_share, leaders_of, reserve_sweep
 from warpsmith.workers.steps.trying import TryWork
 from warpsmith.workers.steps.values import Work, WrongState
 from warpsmith.workers.steps.work import Place, build_work
@@ -289,24 +289,24 @@ def _take_screened(
 ) -> None:
     """Add the verifications of candidates that were screened before.
 
-    What the bundle screens decides whether they are the best. Of the limit on sweep seconds their further
-    configurations share what no step has reserved.
+    What the bundle screens decides whether they are the best. Of what no other has reserved of the limit on sweep
+    seconds each has an equal part, for its further configurations.
     """
     swept = sum(bool(led) for _, _, led in found)
-    sweep_s = unreserved_seconds(session, search)
+    sweep_s = equal_share(session, search, swept) if swept else None
     for node, attempt, led in found:
         job = _make_verification(build_work(session, search, node, attempt, place), make_job)
         most_bytes -= 0 if job is None else len(canonical(job))
         if job is None or most_bytes < 0:
             return
-        ticket = _sign_out(session, taken, attempt, job, screening=attempt.id)
+        ticket = _sign_out(session, taken, attempt, job, screening=attempt.id, sweep_s=sweep_s if led else None)
         interval = None if node.ci_low is None or node.ci_high is None else [node.ci_low, node.ci_high]
         screened: Scored = {"score": node.score or 0.0, "ci95": interval}
         taken.verifications.append(Verification(ticket, job, attempt.id, screened))
         if led:
             taken.further[ticket["nonce"]] = {
                 "configurations": [dict(values) for values in led],
-                "sweep_s": None if sweep_s is None else sweep_s / swept,
+                "sweep_s": sweep_s,
                 "device_s": _device_seconds_left(search),
             }
 
@@ -337,9 +337,18 @@ def _make_verification(work: Work, make_job: MakeJob) -> Job | None:
 
 
 def _sign_out(
-    session: Session, taken: Taken, row: AttemptRow | Requested, job: Job, *, screening: str | None = None
+    session: Session,
+    taken: Taken,
+    row: AttemptRow | Requested,
+    job: Job,
+    *,
+    screening: str | None = None,
+    sweep_s: float | None = None,
 ) -> Ticket:
-    """Give a job its nonce and keep the row that its verdict is merged by; returns its ticket."""
+    """Give a job its nonce and keep the row that its verdict is merged by; returns its ticket.
+
+    sweep_s: the sweep seconds that are reserved for it and for no step.
+    """
     nonce = new_id("bj")
     job["id"] = nonce
     ticket: Ticket = {
@@ -361,6 +370,7 @@ def _sign_out(
         created_at=taken.created_at,
         screening=screening,
         source_sha256=_digest_source(job) if isinstance(row, ProfileRow) else None,
+        sweep_s=sweep_s,
     )
     session.add(out)
     return ticket

@@ -27,7 +27,7 @@ from warpsmith.workers.steps.completion import commit_verdict
 from warpsmith.workers.steps.requested import Requested, commit_result, fail_requested
 from warpsmith.workers.steps.returning import find_row
 from warpsmith.workers.steps.rows import Held, add_event, is_held, lock_search, owner_of, plain
-from warpsmith.workers.steps.sweeping import SHARE
+from warpsmith.workers.steps.sweeping import SHARE, keep_for_verification
 from warpsmith.workers.steps.verdict_checks import (
     VerdictRefused,
     check_configurations,
@@ -81,6 +81,8 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         check_whole(session, search, job, found["verdict"])
         check_sweep(node.source, attempt.params.get(SHARE), found["verdict"])
         check_configurations(session, search, job, node, found["verdict"])
+        if job.screening is None:
+            keep_for_verification(session, job, attempt, found["verdict"].get("sweep_seconds", 0.0))
         commit_verdict(session, work, _mark_merged(session, search, node, job, found, now), now)
         return Merged("merged", search.id)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
 from warpsmith.kernels_db.store.counterexamples import Counterexample
 from warpsmith.kernels_db.store.quotas import Usage
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
@@ -205,6 +206,17 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ExpectedSweep:
+    """The device seconds that a candidate's sweep may hold, and how many configurations it should time in them.
+
+    timed: at the pace of the search's sweeps so far, MOST_CONFIGURATIONS at most; None where there was none.
+    """
+
+    seconds: float = SWEEP_S
+    timed: int | None = None
+
+
+@dataclass(frozen=True)
 class Work:
     """A claimed attempt with all that its step needs.
 
@@ -220,7 +232,8 @@ class Work:
     joins: the search's policy joins candidates by size itself. sweep_s: of a screening, the device seconds that its
     sweep may hold, None where the budget does not limit them or it has none; of a verification, for `configurations`:
     the values of those that its sweep found faster than the chosen one on some workload. sweeps: the budget leaves
-    device seconds for sweeps. reached: the quota of its team that keeps the step from spending; None where it may.
+    device seconds for sweeps; `expected_sweep`, of model steps: what the sweep of a new candidate has. reached: the
+    quota of its team that keeps the step from spending; None where it may.
     """
 
     attempt_id: str
@@ -251,5 +264,6 @@ class Work:
     joins: bool = False
     sweep_s: float | None = None
     sweeps: bool = True
+    expected_sweep: ExpectedSweep = ExpectedSweep()
     configurations: tuple[Mapping[str, int], ...] = ()
     reached: Usage | None = None

@@ -21,8 +21,8 @@ from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
-from warpsmith.workers.steps.sweeping import SHARE, leaders_of
-from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
+from warpsmith.workers.steps.sweeping import SHARE, expect_sweep, leaders_of
+from warpsmith.workers.steps.values import BenchTime, ExpectedSweep, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
@@ -117,6 +117,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
         sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, attempt),
         sweeps=sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds) != 0.0,
+        expected_sweep=expect_sweep(session, search, attempt) if asks_model else ExpectedSweep(),
         configurations=leaders_of(session, node) if kind == "verify" else (),
     )
 

@@ -31,6 +31,8 @@ from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.gate.tunables import has_configurations, specialise
 from warpsmith.workers.judge.protocol import directory
+from warpsmith.workers.steps import bundling
+from warpsmith.workers.steps.sweeping import unreserved_seconds
 
 POLICY = {"name": "idea_beam", "beam": 1, "diverse": 0, "ideas": 2, "rounds": 2, "max_rounds": 2, "round_share": 1.0}
 SWEEP = {
@@ -287,6 +289,66 @@ def test_a_candidate_that_was_screened_before_has_a_share_of_the_sweep_seconds(
     (job,), (own, before) = bundle.jobs, bundle.verifications
     assert json.loads(job)["job"]["limits"]["sweep_s"] == json.loads(own)["further"]["sweep_s"] == 5.5
     assert json.loads(before)["further"]["sweep_s"] == 5.5
+
+
+def unreserved(db: Database, search_id: str) -> float:
+    with db.writing() as session:
+        left = unreserved_seconds(session, session.get_one(SearchRow, search_id))
+    assert left is not None
+    return left
+
+
+def promised(bundle: BundleDocument) -> float:
+    """The sweep seconds that a bundle's host may hold in all."""
+    own = sum(json.loads(line)["job"]["limits"].get("sweep_s", 0.0) for line in bundle.jobs)
+    return own + sum(json.loads(line)["further"]["sweep_s"] for line in bundle.verifications[bundle.count :])
+
+
+@on_both_databases("db")
+def test_bundles_that_are_out_at_once_share_the_sweep_seconds(
+    client: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verifications of what was screened before have no step; each bundle that carries one has seconds for it."""
+    monkeypatch.setitem(POLICY, "ideas", 4)
+    monkeypatch.setattr(bundling, "MOST_JOBS", 1)
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5), tuned(1.4), tuned(1.3)], sweep_seconds=13.0)
+    screen_at_home(db, search_id)
+    assert unreserved(db, search_id) == 12.0
+    out = [bundled(client, search_id) for _ in range(3)]
+    assert [(bundle.count, len(bundle.verifications)) for bundle in out] == [(1, 2)] * 3
+    assert [promised(bundle) for bundle in out] == [6.0, 4.0, 2.0], "two equal parts of what is left, each"
+    assert unreserved(db, search_id) == 0.0
+
+
+@on_both_databases("db")
+def test_what_a_bundle_reserved_is_there_again_once_it_is_merged_or_dropped(client: TestClient, db: Database) -> None:
+    search_id, node_id, bundle = at_home_and_away(client, db, sweep_seconds=12.0)
+    assert promised(bundle) == 11.0
+    assert unreserved(db, search_id) == 0.0
+    assert client.delete(f"/v1/bundles/{bundle.id}").status_code == 200
+    assert unreserved(db, search_id) == 11.0
+    bundle = bundled(client, search_id)
+    assert unreserved(db, search_id) == 0.0
+    merged(client, swept_line(bundle))
+    assert unreserved(db, search_id) == 10.0, "no screening is out: what is wanted yet is a step that waits"
+    alone = bundle.model_copy(update={"jobs": [bundle.verifications[1]]})
+    line = {**verdict_line(alone), "verdict": judged(json.loads(bundle.verifications[1])["job"])}
+    assert merged(client, line)["merged"] == 1, "a reservation that has lapsed refuses no verdict"
+    assert [node.verification for node in nodes(db, search_id) if node.id == node_id] == ["passed"]
+
+
+@on_both_databases("db")
+def test_what_a_screening_left_of_its_share_is_kept_for_its_verification(client: TestClient, db: Database) -> None:
+    search_id = begun(client, db, [tuned(2.0), tuned(1.5)], sweep_seconds=12.0)
+    bundle = bundled(client, search_id)
+    assert unreserved(db, search_id) == 0.0
+    first = swept_line(bundle)
+    merged(client, first)
+    assert unreserved(db, search_id) == 0.0, "5 s are the verification's, 6 s the other screening's; 1 s is spent"
+    assert merged(client, verification_line(bundle, by=first))["merged"] == 1
+    assert unreserved(db, search_id) == 5.0, "it held nothing"
+    merged(client, swept_line(bundle, 1))
+    assert unreserved(db, search_id) == 10.0
 
 
 # Hostile hosts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from typing import Any
 
@@ -25,6 +26,7 @@ from warpsmith.workers.judge.protocol.configurations import verify_configuration
 from warpsmith.workers.llm.prompt.requests import build
 from warpsmith.workers.queue.jobs import job_of
 from warpsmith.workers.queue.model_step import request_context
+from warpsmith.workers.steps.values import ExpectedSweep
 from warpsmith.workers.steps.winners import keep_winner
 
 SOURCE = """
@@ -90,6 +92,30 @@ def test_later_requests_have_the_choice_and_the_ledger_its_line(db: Database) ->
     )
     assert describe_sweep(SWEEP) == line
     assert line in text
+
+
+@on_both_databases("db")
+def test_requests_say_what_the_sweep_of_their_candidate_may_time(db: Database) -> None:
+    """As much of the limit as the others leave it, and as many configurations as the search's sweeps had in it."""
+
+    def told(work: steps.Work) -> str:
+        text = build(request_context(work)).messages[1]["content"]
+        (found,) = re.findall(r"which (?:the judge )?times (as many as .*?):", text)
+        return str(found)
+
+    policy = small_policy(codes=1, ideas=2, rounds=2)
+    driver = Driver(db, create(db, budget={"sweep_seconds": 20}), decide=policy)
+    ideate = driver.until("ideate")
+    assert told(ideate) == "as many as 10 device seconds suffice for", "none was timed yet"
+    assert driver.complete(ideate)
+    for screening in waiting_screenings(driver, [SOURCE, SOURCE.replace("return ROWS", "return ROWS + 1")]):
+        work = driver.claim(screening)
+        held = verdict("screen", score=1.5, sweep=SWEEP, sweep_seconds=2.0)
+        assert steps.complete_judge(db, work.attempt_id, "me", held, driver.now)
+    timed = sum(entry["rounds"] > 0 for entry in SWEEP["configurations"])
+    later = driver.until("ideate")
+    assert later.expected_sweep == ExpectedSweep(8.0, round(8.0 * timed / 2.0))
+    assert told(later) == f"as many as 8 device seconds suffice for, about {4 * timed} by what this search has timed"
 
 
 def test_sweeps_are_counted_and_get_what_the_budget_leaves(db: Database) -> None:

@@ -216,7 +216,7 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     assert {row.pop("revision") for row in new["nodes"].values()} == {0}
     assert {(row.pop("joins"), row.pop("speedups")) for row in new["nodes"].values()} == {(None, None)}
     assert {row.pop("team") for row in new["reverifications"].values()} == {None}
-    for added in ("workloads", "screening", "profile_id", "try_id", "source_sha256"):
+    for added in ("workloads", "screening", "profile_id", "try_id", "source_sha256", "sweep_s"):
         assert {row.pop(added) for row in new["bundle_jobs"].values()} == {None}
     assert new == old
     for row_id, row in profiles.items():

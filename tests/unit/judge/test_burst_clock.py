@@ -126,6 +126,23 @@ def test_work_that_only_the_wall_clock_saw_counts_against_the_candidate(call_us:
     assert clocks["wall"] - clocks["events"] == pytest.approx(hidden, abs=5.0)
 
 
+def test_without_the_wall_events_are_believed_and_nothing_runs_empty() -> None:
+    hides = Simulated(50.0, hidden_us=500.0, jitter_us=5.0)
+    contenders = cast("dict[str, RunnerHandle]", {"candidate": hides})
+    bursts = BurstClock(contenders, 1.0, lambda: [torch.zeros(1)], random.Random(3), [0])
+    assert bursts.calibrate("candidate", against_wall=False) is None
+    assert bursts.first_us == 50.0
+    samples = {"candidate": [bursts.block("candidate") for _ in range(3)]}
+    assert bursts.corrected(samples, {"candidate"}) == samples == {"candidate": [50.0] * 3}
+    assert bursts.clocks() == {}
+    assert all(EMPTY not in order for order in hides.bursts)
+
+
+def test_first_calls_that_were_launched_late_say_nothing_of_the_kernel() -> None:
+    assert clock(candidate=Simulated(50.0)).first_us == 50.0
+    assert clock(candidate=Simulated(50.0, behind=1, until=2)).first_us is None
+
+
 def test_an_expert_that_leaves_work_on_another_stream_is_timed_with_it_and_an_honest_one_as_before() -> None:
     contenders = {
         "eager": Simulated(100.0, jitter_us=5.0),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from tests import judging
 from warpsmith.workers.judge.clock.timing import Plan
@@ -15,6 +16,7 @@ from warpsmith.workers.judge.gates import measurement, workload_run
 from warpsmith.workers.judge.gates.reading import Reading, choose, is_spoilt
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.runner import burst, told
+from warpsmith.workers.judge.runner.digest import Digester, Seal
 from warpsmith.workers.judge.runner.faults import RunnerFault
 
 SAMPLES = {"eager": [2.0], "candidate": [1.0]}
@@ -45,8 +47,8 @@ def test_a_call_is_late_where_the_device_is_there_before_all_of_it_is_launched(
     device = Device(lead=3)
     nothing = lambda *_, **__: SimpleNamespace(zero_=lambda: None)  # noqa: E731
     cuda = SimpleNamespace(Event=device.event, synchronize=nothing, _sleep=nothing)
-    torch = SimpleNamespace(cuda=cuda, empty=nothing, int32=None, device=nothing)
-    monkeypatch.setattr(burst, "torch", torch)
+    stand_in = SimpleNamespace(cuda=cuda, empty=nothing, int32=None, device=nothing)
+    monkeypatch.setattr(burst, "torch", stand_in)
     monkeypatch.setattr(burst, "Digester", nothing)
     for kept in ("_flush", "_events", "_digester"):
         monkeypatch.setattr(burst, kept, [])
@@ -58,6 +60,43 @@ def test_a_call_is_late_where_the_device_is_there_before_all_of_it_is_launched(
     calls = burst.Burst(order, cast("Any", SimpleNamespace(fixed=-1)))
     calls.go(run, [([], [])] * 4, [])
     assert calls.late == late
+
+
+def test_what_bursts_need_is_there_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process loads for its first burst is loaded while it starts, by a burst of nothing."""
+    stand_in = Device(lead=1)
+
+    class OnCpu:
+        """Stands in for torch, with its CPU for the device."""
+
+        cuda = SimpleNamespace(Event=stand_in.event, synchronize=lambda: None, _sleep=lambda _: None)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch, name)
+
+        def device(self, _: str) -> torch.device:
+            return torch.device("cpu")
+
+        def empty(self, *shape: int, **more: Any) -> torch.Tensor:
+            return torch.empty(*shape, **(more | {"device": "cpu"}))
+
+        def zeros(self, *shape: int, **more: Any) -> torch.Tensor:
+            return torch.zeros(*shape, **(more | {"device": "cpu"}))
+
+    monkeypatch.setattr(burst, "torch", OnCpu())
+    monkeypatch.setattr(burst, "FLUSH_BYTES", 1 << 20)
+    for kept in ("_flush", "_events", "_digester"):
+        monkeypatch.setattr(burst, kept, [])
+    burst.make_ready()
+    (flush,), (digester,) = burst._flush, burst._digester
+    seal = Seal(0, (3, 5, 7), ((0, 64),))
+    taken = int(digester.take(torch.ones(64, dtype=torch.uint8), seal).item())
+    assert taken == int(Digester(torch.device("cpu")).take(torch.ones(64, dtype=torch.uint8), seal).item())
+    later = burst.Burst(bytes([burst.EMPTY]), seal)
+    later.go(lambda: None, [], [torch.ones(64, dtype=torch.uint8)])
+    assert later.digest() == taken
+    assert burst._flush[0] is flush, "the first burst makes none of it again"
+    assert burst._digester[0] is digester
 
 
 @pytest.mark.parametrize("found", [None, -1, 5, 1.0, True, "1"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from warpsmith.workers.gate.tunables import Configuration
 from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
+from warpsmith.workers.judge.gates.job_run import MOST_STARTED
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 
@@ -54,6 +55,7 @@ class Run:
         self.configurations.begin(1)
         self.prepared = Prepared(configurations=self.configurations)
         self.chosen: Variant | None = None
+        self.started: list[list[int]] = []
 
     def timed_workloads(self) -> list[Any]:
         return [one for one in self.job["workloads"] if one["role"] == "bench"]
@@ -63,6 +65,14 @@ class Run:
         self.clock.pass_by(self.wait_s)
         with self.report.gate("exclusive"):
             yield
+
+    def started_at_once(self) -> int:
+        return MOST_STARTED if self.on_gpu else 1
+
+    @contextmanager
+    def variants(self, variants: Sequence[Variant]) -> Iterator[list[None]]:
+        self.started.append([variant.values["N"] for variant in variants])
+        yield [None for _ in variants]
 
     def choose(self, variant: Variant) -> None:
         self.chosen = variant
@@ -87,7 +97,9 @@ class Timings:
         monkeypatch.setattr(module, "_time", self)
         monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
 
-    def __call__(self, job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+    def __call__(
+        self, job_run: Run, entry: Any, runner: None, workloads: list[Any], seconds: Any, fastest: dict[str, float]
+    ) -> None:
         number, clock_s = entry.rounds, self.block * (1 << entry.rounds)
         with job_run.lease():
             self.clock.pass_by(self.once + clock_s)
@@ -179,16 +191,61 @@ def test_wrong_configurations_take_no_more_than_the_limit_once_one_is_right(
     run = Run(clock, on_gpu=True, declared=16, sweep_s=3.0)
     timings = Timings(monkeypatch, clock, 1.0)
 
-    def time(job_run: Run, entry: Any, workloads: list[Any], seconds: Any) -> None:
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
         if entry.variant.values["N"] < 5:
             with job_run.lease():
                 clock.pass_by(1.0)
             entry.failure = Stopped("rejected", "screen", f"N={entry.variant.values['N']} is wrong")
         else:
-            timings(job_run, entry, workloads, seconds)
+            timings(job_run, entry, runner, workloads, seconds, fastest)
 
     monkeypatch.setattr(module, "_time", time)
     module.sweep(run)  # type: ignore[arg-type]
     assert run.report.sweep is not None
     assert run.report.sweep["chosen"] == {"N": 5}
     assert len(run.report.sweep["configurations"]) == 6
+
+
+def test_runners_start_side_by_side_where_the_device_is_not_what_compiles(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configurations, "cores_available", lambda: 16)
+    for on_gpu, together in ((True, MOST_STARTED), (False, 1)):
+        run = Run(clock, on_gpu, declared=8)
+        run.configurations.begin(8)
+        Timings(monkeypatch, clock, 0.01)
+        module.sweep(run)  # type: ignore[arg-type]
+        assert max(map(len, run.started)) <= together
+        assert {number for some in run.started for number in some} == set(range(8))
+    assert all(len(some) == 1 for some in run.started)
+
+
+def test_a_configuration_that_was_started_is_not_timed_once_the_seconds_are_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=4, sweep_s=4.0)
+    timings = Timings(monkeypatch, clock, 5.0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert timings.rounds[0] == [0]
+    assert run.report.sweep is not None
+    assert run.report.sweep["left_out"] == 3
+
+
+def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rounds_nothing(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=12, sweep_s=60.0)
+    timings = Timings(monkeypatch, clock, 0.5, 0.1)
+    beside: list[float] = []
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        timings(job_run, entry, runner, workloads, seconds, fastest)
+        beside.extend(fastest.values())
+        entry.is_out = entry.variant.values["N"] >= 3
+
+    monkeypatch.setattr(module, "_time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert [sorted(one) for one in timings.rounds] == [list(range(12)), [0, 1], [], []]
+    assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
+    assert run.chosen is not None
+    assert run.chosen.values == {"N": 0}

@@ -85,20 +85,27 @@ class BurstClock:
         self._events: dict[str, list[float]] = {name: [] for name in contenders}
         self._late: dict[str, list[int]] = {name: [] for name in contenders}
         self.ledger = Ledger()
+        self.first_us: float | None = None
+        """A call of the first burst, the median; None before it, and where calls of it were launched late."""
 
-    def calibrate(self, first: str) -> float:
+    def calibrate(self, first: str, against_wall: bool = True) -> float | None:
         """Choose how many calls a block has, make one burst of every contender, and measure its empty ones.
 
         The number follows from the first contender's time, so that a candidate has no influence on it. A contender's
         first burst loads what every burst needs, which takes milliseconds and is no part of an empty one. Returns the
-        time that the events show where nothing runs, in microseconds.
+        time that the events show where nothing runs, in microseconds. Without `against_wall` no empty burst is made,
+        the events are believed as they are, and None is returned.
         """
-        median = float(np.median(self._burst(first, FEWEST_CALLS)[0].calls_us))
+        made = self._burst(first, FEWEST_CALLS)[0]
+        median = float(np.median(made.calls_us))
+        self.first_us = None if made.late else median
         self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
         nothing: list[float] = []
         for name in self._contenders:
             if name != first:
                 self._burst(name, FEWEST_CALLS)
+            if not against_wall:
+                continue
             walls: dict[int, list[int]] = {calls: [] for calls in _EMPTY_CALLS}
             for _ in range(_EMPTY_BURSTS):
                 for calls in _EMPTY_CALLS:
@@ -106,7 +113,7 @@ class BurstClock:
                     walls[calls].append(burst.wall_ns)
                     nothing += burst.calls_us
             self._empty[name] = _Empty.of(walls)
-        return float(np.median(nothing))
+        return float(np.median(nothing)) if nothing else None
 
     def block(self, name: str, look: Callable[[Call], None] | None = None) -> float:
         """Run one block; return the mean of its calls in microseconds by the device's clock.
@@ -122,23 +129,26 @@ class BurstClock:
             times += burst.calls_us
             late += burst.late
             self.ledger.add(name, sum(burst.calls_us), part)
-            wall_us += burst.wall_ns / 1e3 - self._empty[name].wall_us(part)
+            if name in self._empty:
+                wall_us += burst.wall_ns / 1e3 - self._empty[name].wall_us(part)
             if look is not None and number == looked_at:
                 look(call)
         mean = sum(times) / len(times)
         self._events[name].append(mean)
         self._late[name].append(late)
-        self._unexplained[name].append(wall_us / len(times) - mean)
+        if name in self._empty:
+            self._unexplained[name].append(wall_us / len(times) - mean)
         return mean
 
     def clocks(self) -> dict[str, dict[str, float]]:
-        """Return the microseconds of one call by each clock, the median over blocks."""
+        """Return the microseconds of one call by each clock, the median over blocks; nothing where one was read."""
         return {
             name: {
                 "events": round(float(np.median(events)), 3),
                 "wall": round(float(np.median(events)) + float(np.median(self._unexplained[name])), 3),
             }
             for name, events in self._events.items()
+            if self._unexplained[name]
         }
 
     def late_calls(self) -> dict[str, int]:
@@ -160,7 +170,9 @@ class BurstClock:
         return {name: [value + more[name] for value in values] for name, values in samples.items()}
 
     def surplus(self, name: str) -> float:
-        """Return the microseconds a call that only the wall clock saw; 0 where the clocks agree."""
+        """Return the microseconds a call that only the wall clock saw; 0 where the clocks agree, or one was read."""
+        if not self._unexplained[name]:
+            return 0.0
         missing = float(np.median(self._unexplained[name]))
         slots = len(self._contenders[name].slots)
         jitter = self._empty[name].spread_us / min(self._calls, slots - _idle(slots))

@@ -49,6 +49,9 @@ class Plan:
     Rounds at least and at most, and seconds at most; how many of the candidate's calls are checked in full at least;
     the chance that a candidate is not caught which cheats in just as many calls as decide its time; the chance that a
     block of a baseline's has a call checked.
+    hopeless_us: a candidate that is timed without baselines, and whose first calls take longer, is timed no further.
+    against_wall: on a GPU, whether the device's times are compared with the referee's clock, for which bursts that run
+    nothing are timed first. Without it the runner is taken at its word.
     """
 
     fewest_rounds: int
@@ -57,6 +60,8 @@ class Plan:
     checks: int
     escape: float
     check_baseline: float
+    hopeless_us: float = math.inf
+    against_wall: bool = True
 
     def check_chance(self, calls: int) -> float:
         """Return the chance to check each call of the candidate, in blocks of so many on average.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from warpsmith.kernels_db.job.documents import (
@@ -20,6 +20,7 @@ from warpsmith.kernels_db.job.documents import (
     WorkloadVerdict,
     tier_of,
 )
+from warpsmith.kernels_db.job.memory import SHARE
 from warpsmith.kernels_db.runtime.cutedsl_build import NOT_CARRIED
 from warpsmith.kernels_db.runtime.errors import HostError
 from warpsmith.workers.judge.gates import footprint
@@ -43,6 +44,12 @@ from warpsmith.workers.judge.values.workload_specs import input_specs, result_sp
 
 CHECK_SLOTS = 3
 """Slots that checked calls rotate through: fresh pointers for each."""
+
+MOST_STARTED = 4
+"""Runners of a candidate's configurations that are started side by side on a GPU, at most."""
+
+CONTEXT_BYTES = 1 << 30
+"""A GPU's memory that a runner is taken to need beside its buffers: its context and what flushes the cache."""
 
 INTERPRETED_CALL_S = 60.0
 """Longest call under Triton's interpreter, in seconds.
@@ -129,21 +136,46 @@ class JobRun:
             started.close()
 
     @contextmanager
-    def variant(self, variant: Variant) -> Iterator[RunnerHandle]:
-        """Start the runner of one configuration, yield it, and close it at the end. Raises as `candidate`."""
-        assert variant.prepared is not None
-        with candidate_at_fault("screen", None, carried=self.carried):
-            started = self.bench.factory.start(
-                "candidate",
-                variant.source,
-                self.job,
-                environment=variant.prepared.environment,
-                allowed=self._allowed,
-            )
-        try:
+    def variants(self, variants: Sequence[Variant]) -> Iterator[list[RunnerHandle | Stopped]]:
+        """Start the runners of some configurations side by side, yield them or why there is none, and close them.
+
+        Each configuration has a process of its own, which stands still until it is called. Raises as `candidate`.
+        """
+        with ExitStack() as open_ones:
+            started: list[RunnerHandle | Stopped] = []
+            with self.report.gate("time"):
+                for variant in variants:
+                    assert variant.prepared is not None
+                    environment, allowed = variant.prepared.environment, self._allowed
+                    runner = self.bench.factory.start(
+                        "candidate", variant.source, self.job, environment=environment, allowed=allowed, wait=False
+                    )
+                    open_ones.callback(runner.close)
+                    started.append(runner)
+                for step in (RunnerHandle.begin_load, RunnerHandle.end_load, RunnerHandle.rest):
+                    started = [one if isinstance(one, Stopped) else self._after(one, step) for one in started]
             yield started
-        finally:
-            started.close()
+
+    def _after(self, runner: RunnerHandle, step: Callable[[RunnerHandle], None]) -> RunnerHandle | Stopped:
+        """Take one step of a configuration's start; return its runner, or why there is none."""
+        try:
+            with candidate_at_fault("screen", None, carried=self.carried):
+                step(runner)
+        except Stopped as stopped:
+            runner.close()
+            return stopped
+        return runner
+
+    def started_at_once(self) -> int:
+        """Return how many configurations' runners may be started side by side.
+
+        On a CPU one: it would be no sooner done, and takes the host's memory. On a GPU as many as there is room for
+        beside the buffers, which leave a share of what is free.
+        """
+        if not self.on_gpu:
+            return 1
+        room = (1 - SHARE) * self.bench.device.free_bytes()
+        return max(1, min(MOST_STARTED, int(room / CONTEXT_BYTES)))
 
     def choose(self, variant: Variant) -> None:
         """Go on with one configuration as the candidate."""

@@ -30,6 +30,7 @@ class Reading:
     leave out. aside_us: of each expert, microseconds a call that its events do not show, and that count as its time.
     late_calls, late_blocks: of each contender, how many calls were launched late, and the share of blocks that have
     such calls. unsure: a contender's median may be the host's, and there was no time for a better timing.
+    hopeless: the candidate's first calls took longer than the plan's `hopeless_us`; its sample is of those, unchecked.
     """
 
     samples: Samples
@@ -40,6 +41,7 @@ class Reading:
     late_calls: dict[str, int] = field(default_factory=dict)
     late_blocks: dict[str, float] = field(default_factory=dict)
     unsure: bool = False
+    hopeless: bool = False
 
 
 def is_spoilt(reading: Reading, readings: Sequence[Reading]) -> bool:

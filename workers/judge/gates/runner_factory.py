@@ -55,9 +55,11 @@ class RunnerFactory:
         allowed: int,
         name: str | None = None,
         packages: Sequence[str] = (),
+        wait: bool = True,
     ) -> RunnerHandle:
         """Start a runner with `source` loaded, which may use `allowed` bytes besides its buffers.
 
+        wait: without, it is only begun (`RunnerHandle`).
         Raises RunnerFault, which names the runner by `name`, by default its mode; ForkServerDied.
         """
         return RunnerHandle(
@@ -73,6 +75,7 @@ class RunnerFactory:
             device=CPU if mode == "generate" else self.device,
             language=job["candidate"]["language"] if mode == "candidate" and job["candidate"] else None,
             packages=packages,
+            wait=wait,
         )
 
     def op(self, job: Job, allowed: int) -> OpRunners:

@@ -5,15 +5,21 @@ optimization", AISTATS 2016): each round times what is left, on twice the calls,
 over the workloads, and beside it the fastest on each workload. The first round takes configurations as they are
 compiled, as many as its share of the sweep's seconds can time by what those before took, and has no more compiled; each
 later one keeps no more than it can time in half of what is left. Every timing checks calls in full, so a configuration
-that is wrong is out. All that the sweep decides is which configuration is judged: that one passes every gate like any
-candidate, on values and under a clock of its own.
+that is wrong is out. One whose first calls on a workload are clearly slower than the fastest so far is timed no further
+there.
+
+All that the sweep decides is which configuration is judged: that one passes every gate like any candidate, in a process
+of its own, on values and under a clock of its own. So the sweep may be quick where the judge may not. The runners of
+several configurations are started before the device is taken, and stand still until each one's turn; they share nothing
+and are closed as they have had it. A GPU's events are believed without the referee's clock beside them. A candidate
+that makes one of its configurations look faster or slower than it is gets a worse choice, and no better figure.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -29,6 +35,7 @@ from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.machine.timing_guard import QUIET
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 ROUNDS = 4
 FIRST_BLOCKS = 3
@@ -46,6 +53,9 @@ FEWEST = 8
 Among so few another configuration promises more than telling apart by a percent those that there are.
 """
 
+HOPELESS = 2.0
+"""Times as long as the fastest so far on a workload that first calls take after which a configuration is left there."""
+
 LEAST_S = 1e-6
 """Seconds that a timing is taken to need at least: clocks may read none."""
 
@@ -57,6 +67,8 @@ class _Entry:
     variant: Variant
     history: list[dict[str, float]] = field(default_factory=list)
     failure: Stopped | None = None
+    is_out: bool = False
+    """Whether it was clearly slower on every workload: it was not checked, and is not timed again."""
 
     @property
     def rounds(self) -> int:
@@ -101,7 +113,7 @@ class _Seconds:
         self._before = self._report.seconds.get("exclusive", 0.0)
         own = job_run.job["limits"].get("sweep_s")
         self.limit = SWEEP_S if own is None else min(own, SWEEP_S)
-        self._timings: list[tuple[float, float]] = []
+        self._timings: list[tuple[float, float, bool]] = []
         self.short = False
         """Whether the limit kept a configuration from being timed that would have been."""
 
@@ -115,15 +127,22 @@ class _Seconds:
         """Device seconds until the limit."""
         return self.limit - self.held
 
-    def add(self, held: float, clock: float, number: int) -> None:
-        """Take in what one timing of round `number` took, and what of that grows with its blocks."""
-        self._timings.append((held - clock, clock / (1 << number)))
+    def add(self, held: float, clock: float, number: int, *, whole: bool = True) -> None:
+        """Take in what one timing of round `number` took, and what of that grows with its blocks.
+
+        whole: whether it was timed to its end on every workload.
+        """
+        self._timings.append((held - clock, clock / (1 << number), whole))
 
     def cost(self, number: int) -> float:
-        """Estimate what a timing of round `number` takes, by the mean of those before."""
-        if not self._timings:
+        """Estimate what a timing of round `number` takes, by the mean of those before.
+
+        Later rounds have none that is left early.
+        """
+        timings = [(once, clock) for once, clock, whole in self._timings if whole or number == 0]
+        if not timings:
             return FIRST_S
-        once, clock = (math.fsum(parts) / len(self._timings) for parts in zip(*self._timings, strict=True))
+        once, clock = (math.fsum(parts) / len(timings) for parts in zip(*timings, strict=True))
         return max(once + clock * 2.0**number, LEAST_S)
 
     def first_room(self, timed: int) -> int:
@@ -163,7 +182,7 @@ def sweep(job_run: JobRun) -> None:
     if not timed:
         raise next(entry.failure for entry in entries if entry.failure is not None)
     last = max(entry.rounds for entry in timed)
-    final = [entry for entry in timed if entry.rounds == last]
+    final = [entry for entry in timed if entry.rounds == last and not entry.is_out]
     chosen = min(final, key=lambda entry: mean_ratio(entry.time_us, final[0].time_us, weights))
 
     def place(entry: _Entry) -> tuple[bool, float]:
@@ -207,21 +226,49 @@ def _time_first(
     At least one is timed, and more than the limit has room for until one is right, for no more than SWEEP_S.
     """
     entries: list[_Entry] = []
-    while True:
+
+    def room() -> int:
         right = any(entry.failure is None for entry in entries)
-        timed = sum(entry.rounds > 0 for entry in entries)
-        room = seconds.first_room(timed)
-        if room < 1 and (right or seconds.held >= SWEEP_S):
-            seconds.short = seconds.short or len(entries) < configurations.declared
+        found = seconds.first_room(sum(entry.rounds > 0 for entry in entries))
+        return found if right or seconds.held >= SWEEP_S else max(found, 1)
+
+    while room():
+        taken = _take(job_run, configurations, room())
+        if not taken:
             return entries
+        entries += [entry for entry in taken if entry.failure is not None]
+        compiled = [entry for entry in taken if entry.failure is None]
+        with job_run.variants([entry.variant for entry in compiled]) as runners:
+            for entry, runner in zip(compiled, runners, strict=True):
+                if not room():
+                    break
+                _time(job_run, entry, runner, workloads, seconds, _fastest(entries))
+                entries.append(entry)
+    seconds.short = seconds.short or len(entries) < configurations.declared
+    return entries
+
+
+def _take(job_run: JobRun, configurations: Configurations, room: int) -> list[_Entry]:
+    """Wait for the next configuration, and take with it those that are ready, as many as are started side by side."""
+    taken: list[_Entry] = []
+    for ahead in range(min(room, job_run.started_at_once())):
+        if ahead and not configurations.is_ready():
+            break
         with nullcontext() if configurations.is_ready() else job_run.report.gate("compile"):
-            variant = configurations.take(max(room, 1))
+            variant = configurations.take(room - ahead)
         if variant is None:
-            return entries
-        entry = _Entry(variant, failure=variant.refused)
-        entries.append(entry)
-        if entry.failure is None:
-            _time(job_run, entry, workloads, seconds)
+            break
+        taken.append(_Entry(variant, failure=variant.refused))
+    return taken
+
+
+def _fastest(entries: Sequence[_Entry]) -> dict[str, float]:
+    """Return the shortest time by workload so far."""
+    found: dict[str, float] = {}
+    for entry in entries:
+        for name, time_us in entry.time_us.items():
+            found[name] = min(time_us, found.get(name, math.inf))
+    return found
 
 
 def _halve(
@@ -232,7 +279,7 @@ def _halve(
     seconds: _Seconds,
 ) -> None:
     """Time the better half again, on twice the blocks, and so on while there are more than LAST and seconds left."""
-    left = [entry for entry in entries if entry.failure is None]
+    left = [entry for entry in entries if entry.failure is None and not entry.is_out]
     for number in range(1, ROUNDS):
         if len(left) <= LAST:
             return
@@ -249,34 +296,67 @@ def _halve(
         others = left[1:room]
         job_run.rng.shuffle(others)
         left = [*left[:1], *others]
-        for entry in left:
-            if seconds.left <= 0:
-                seconds.short = True
-                return
-            _time(job_run, entry, workloads, seconds)
+        together = job_run.started_at_once()
+        for first_of_them in range(0, len(left), together):
+            some = left[first_of_them : first_of_them + together]
+            with job_run.variants([entry.variant for entry in some]) as runners:
+                for entry, runner in zip(some, runners, strict=True):
+                    if seconds.left <= 0:
+                        seconds.short = True
+                        return
+                    _time(job_run, entry, runner, workloads, seconds, {})
         left = [entry for entry in left if entry.failure is None]
 
 
-def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload], seconds: _Seconds) -> None:
-    """Time one configuration on every workload, in a runner of its own; a failure is kept with it."""
-    blocks = FIRST_BLOCKS << entry.rounds
-    plan = timing.Plan(blocks, blocks, job_run.job["limits"]["time_s"], 1, 0.9, 0.0)
+def _time(
+    job_run: JobRun,
+    entry: _Entry,
+    runner: RunnerHandle | Stopped,
+    workloads: Sequence[ResolvedWorkload],
+    seconds: _Seconds,
+    fastest: Mapping[str, float],
+) -> None:
+    """Time one configuration on every workload, in its own runner, which is closed; a failure is kept with it.
+
+    runner: or why it has none. fastest: by workload, the time beside which it may be clearly slower.
+    """
     found: dict[str, float] = {}
+    left_early: set[str] = set()
     clock_s, before = 0.0, seconds.held
     try:
-        with job_run.report.gate("time"), job_run.on_device(), job_run.variant(entry.variant) as runner:
+        if isinstance(runner, Stopped):
+            raise runner
+        with job_run.report.gate("time"), job_run.on_device():
             for workload in workloads:
+                name = workload["id"]
+                plan = _plan(job_run, entry.rounds, fastest.get(name, math.inf))
                 source = job_run.source(workload)
-                with job_run.exclusive(), QUIET.timing(), candidate_at_fault("screen", workload):
+                with candidate_at_fault("screen", workload):
                     job_run.bind_for_timing(runner, workload)
+                    runner.rest()  # on a CPU the clock may still be another's
+                with job_run.exclusive(), QUIET.timing(), candidate_at_fault("screen", workload):
                     calls = WorkloadRun(
                         workload, job_run.runners, runner, job_run.job["limits"]["call_s"], source, job_run.rng
                     )
                     began = time.monotonic()
-                    found[workload["id"]] = float(np.median(calls.time([], plan).samples["candidate"]))
+                    reading = calls.time([], plan)
+                    found[name] = float(np.median(reading.samples["candidate"]))
                     clock_s += time.monotonic() - began
+                    if reading.hopeless:
+                        left_early.add(name)
     except Stopped as stopped:
         entry.failure = stopped
         return
-    seconds.add(seconds.held - before, clock_s, entry.rounds)
+    finally:
+        if isinstance(runner, RunnerHandle):
+            runner.close()
+    seconds.add(seconds.held - before, clock_s, entry.rounds, whole=not left_early)
+    entry.is_out = len(left_early) == len(workloads)
     entry.history.append(found)
+
+
+def _plan(job_run: JobRun, number: int, fastest_us: float) -> timing.Plan:
+    """Return the plan of one timing in a round; `fastest_us`: the shortest time on the workload so far."""
+    blocks = FIRST_BLOCKS << number
+    time_s = job_run.job["limits"]["time_s"]
+    return timing.Plan(blocks, blocks, time_s, 1, 0.9, 0.0, HOPELESS * fastest_us, against_wall=False)

@@ -188,7 +188,9 @@ class WorkloadRun:
             contenders["candidate"] = self.candidate
         results = [position for _, position in result_positions(self.workload)]
         bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng, results)
-        exchange_us = bursts.calibrate(next(iter(contenders)))
+        exchange_us = bursts.calibrate(next(iter(contenders)), plan.against_wall)
+        if not baselines and bursts.first_us is not None and bursts.first_us > plan.hopeless_us:
+            return Reading({"candidate": [bursts.first_us]}, hopeless=True)
         checks = TimedChecks(plan, self.rng)
 
         def block(name: str, checking: bool | None = None) -> float:
@@ -237,6 +239,8 @@ class WorkloadRun:
             self._baseline_call(first, self.source.draw()) if first else self._call_candidate(self.source.draw())
             for _ in range(3)
         ]
+        if first is None and (least_us := min(probes) / 1e3) > plan.hopeless_us:
+            return Reading({"candidate": [least_us]}, hopeless=True)
         calls = timing.calls_per_block(float(np.median(probes)) / 1e3)
         exchange_us = None
         if first is not None:

@@ -119,6 +119,11 @@ class GpuState:
         if compiler == "tilelang":
             self._watch_tilelang()
 
+    def make_ready(self) -> None:
+        """Load what `begin` runs on the device."""
+        spoil_scratch(self._driver)
+        spoil_shared(self._driver)
+
     def begin(self) -> None:
         """Spoil scratch and shared memory and remember the variables; the device is idle."""
         if self._compiler == "nvrtc":

@@ -69,10 +69,12 @@ class RunnerHandle:
         device: torch.device,
         language: str | None = None,
         packages: Sequence[str] = (),
+        wait: bool = True,
     ) -> None:
         """Fork the runner, confine it and load `source` into it.
 
-        `language`: of a candidate. `packages`: places of packages that it imports, which it may read.
+        `language`: of a candidate. `packages`: places of packages that it imports, which it may read. `wait`: without,
+        it is only begun; `begin_load` and then `end_load` bring it to its end, and others start meanwhile.
 
         Raises RunnerFault, ForkServerDied, NotConfined.
         """
@@ -110,20 +112,34 @@ class RunnerHandle:
                 processes=profile.processes,
                 held=mode == "candidate",
             )
-            self.confinement = self._confined()
-            self.command(
-                {"command": "load", "mode": mode, "path": str(path), "math": arithmetic, "language": language}, SETUP_S
-            )
+            self._load = {"command": "load", "mode": mode, "path": str(path), "math": arithmetic, "language": language}
+            self._exchange.send({"command": "enter", "device": device.type})
+            if wait:
+                self.begin_load()
+                self.end_load()
         except BaseException:
             self.close()
             raise
 
+    def begin_load(self) -> None:
+        """Wait until the runner has confined itself, and tell it to load its source. Raises as making it."""
+        self.confinement = self._confined()
+        self._talk.send(self._load)
+
+    def end_load(self) -> None:
+        """Wait until the source is loaded. Raises RunnerFault."""
+        self._talk.answer(SETUP_S)
+
+    def rest(self) -> None:
+        """Stop its process until it is called, where it is held. Raises RunnerFault."""
+        self._talk.rest()
+
     def _confined(self) -> Confinement:
-        """Have the runner confine itself, and return its confinement.
+        """Return the runner's confinement, once it has confined itself.
 
         It is asked before it reads untrusted code, so its answer can be believed here.
         """
-        answer = self.command({"command": "enter", "device": self.device.type}, SETUP_S)
+        answer = self._talk.answer(SETUP_S)
         if "refused" in answer:
             raise NotConfined(str(answer["refused"]))
         reached = Confinement(tuple(answer["layers"]))

@@ -31,7 +31,7 @@ from warpsmith.kernels_db.job.languages import LANGUAGES
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import channel, gpu, native_calls
 from warpsmith.workers.judge.machine.native_watch import NativeWatch
-from warpsmith.workers.judge.runner import generated
+from warpsmith.workers.judge.runner import burst, generated
 from warpsmith.workers.judge.runner.burst import Burst
 from warpsmith.workers.judge.runner.commands import (
     BURST,
@@ -240,6 +240,9 @@ class Runner:
             triton_runtime.install()
         if self.device == "cuda" and self.mode == "candidate" and compiler in ("nvrtc", "triton", "cute", "tilelang"):
             self.state = GpuState(compiler)
+            # A process starts without the device's lease; what its first call would load, it loads now.
+            self.state.make_ready()
+            burst.make_ready()
         interpreted = self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1"
         if interpreted:
             from warpsmith.workers.judge.runner.interpreter.gaps import name_gaps  # noqa: PLC0415 - imports Triton

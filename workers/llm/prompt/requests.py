@@ -10,7 +10,7 @@ from typing import Any
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import ResolvedWorkload, Verdict
-from warpsmith.kernels_db.job.sweep_documents import describe_sweep
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
@@ -71,9 +71,10 @@ class RequestContext:
     first, of inputs on which earlier candidates of the op were wrong, none of a hold-out. other: a second candidate,
     for ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     joins: the search joins two kernels by size itself, so that no idea is spent on it. sweeps: the judge may still time
-    a candidate's configurations, so that numbers may be left to it. exemplars: verified kernels of
-    other ops, for ideate (on a restart the details of techniques take their place) and code without a parent; no part
-    of the request's identity.
+    a candidate's configurations, so that numbers may be left to it: for `sweep_s` device seconds, in which it should
+    time about `sweep_timed` of them by what it timed so far; None before a sweep. exemplars: verified kernels of other
+    ops, for ideate (on a restart the details of techniques take their place) and code without a parent; no part of the
+    request's identity.
     """
 
     kind: RequestKind
@@ -103,6 +104,8 @@ class RequestContext:
     leads_on: tuple[str, ...] = ()
     joins: bool = False
     sweeps: bool = True
+    sweep_s: float = SWEEP_S
+    sweep_timed: int | None = None
     exemplars: tuple[Exemplar, ...] = ()
     earlier: bool = False
 
@@ -245,6 +248,8 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "output_dtypes": sorted({item["dtype"] for workload in workloads for item in workload["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
         "sweeps": context.sweeps,
+        "sweep_s": f"{context.sweep_s:.3g}",
+        "sweep_timed": context.sweep_timed,
         "kinds": kinds,
         "products": not kinds or bool(kinds & {"product", "convolution"}),
         "orders": "order" in found,
