@@ -211,7 +211,8 @@ def test_a_plan_gives_the_bits_of_the_python_path(imported: Importer, case: str)
         assert op(x).is_inference()
         assert torch.equal(op(x), y)
     measured = importlib.import_module(f"{package.__name__}.overhead").measured()
-    assert (measured.launches, measured.graphs) == (launches, 0)
+    assert measured.launches == launches
+    assert bool(measured.graphs) == (launches > 1)  # several launches are one CUDA graph
     assert measured.microseconds["op"] < measured.microseconds["op_without_plan"], measured
 
 
