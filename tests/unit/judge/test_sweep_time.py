@@ -17,7 +17,7 @@ from warpsmith.workers.gate.tunables import Configuration
 from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
-from warpsmith.workers.judge.gates.job_run import MOST_STARTED
+from warpsmith.workers.judge.gates.job_run import MOST_STARTED, JobRun
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 
@@ -249,3 +249,15 @@ def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rou
     assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
     assert run.chosen is not None
     assert run.chosen.values == {"N": 0}
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "free", "together"),
+    [(False, 1 << 40, 1), (True, 139 << 30, MOST_STARTED), (True, 12 << 30, 2), (True, 1 << 30, 1)],
+)
+def test_as_many_runners_start_together_as_the_memory_beside_the_buffers_has_room_for(
+    on_gpu: bool, free: int, together: int
+) -> None:
+    device = SimpleNamespace(free_bytes=lambda: free)
+    run: Any = SimpleNamespace(on_gpu=on_gpu, bench=SimpleNamespace(device=device))
+    assert JobRun.started_at_once(run) == together
