@@ -91,6 +91,13 @@ def test_triton_is_hashed_beside_dynamo_once() -> None:
     assert inductor.hash_triton() is thread
 
 
+def test_cuda_graphs_are_those_of_a_mode_on_a_gpu() -> None:
+    gpu = torch.device("cuda", 0)
+    modes = (None, "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+    assert [inductor.captures(gpu, inductor.patches_of(mode, None)) for mode in modes] == [False, True, True, False]
+    assert not inductor.captures(torch.device("cpu"), inductor.patches_of("reduce-overhead", None))
+
+
 def test_a_function_is_seen_as_the_pass_sees_a_model() -> None:
     def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.rms_norm(x, (8,), weight, 0.25) + 1

@@ -139,7 +139,7 @@ def compile_with(
     if placed is None:  # nothing of the graph is left to compile
         placed = []
         keep_file(told, placed)
-    if device.type == "cuda" and patches.get("triton.cudagraphs"):
+    if inductor.captures(device, patches):
         taken = {place.kernel for place in placed if not place.why}
         for kernel in kernels:
             if kernel.name in taken:
