@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch._functorch import aot_autograd
 from torch._inductor import config
 
 from warpsmith.workers.optimize.compiled import inductor
+from warpsmith.workers.optimize.compiled.handle import Optimized
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 """Inductor imports a module of its own that warns."""
@@ -57,6 +59,43 @@ def test_a_copy_says_which_inputs_stay_where_they_are() -> None:
     assert sources is not None
     assert static == copied_static
     assert len(static) == 3  # weight, bias and the buffer; not x
+
+
+def test_a_copy_is_written_as_its_graph() -> None:
+    """What is known of a graph is found by how it is written, which is asked of the copy that is compiled."""
+    seen: list[Any] = []
+
+    def backend(graph: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
+        seen.extend([inductor.copied(graph).code, graph.code])
+        return graph
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(Cached(), backend=backend)(torch.ones(2, 4))
+    assert seen[0] == seen[1]
+    assert "l_self_modules_layer_parameters_weight_" in seen[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_is_hashed_beside_dynamo_once() -> None:
+    from torch._inductor.runtime.triton_compat import triton_key  # noqa: PLC0415 - seconds
+
+    inductor.hash_triton.cache_clear()
+    uncompiled = torch.compiler.disable(lambda x: x + 1)
+    Optimized(uncompiled, None, None, lambda _: [], "right")(torch.ones(2))
+    assert inductor.hash_triton.cache_info().currsize == 1, "begun by a first call, before anything is compiled"
+    thread = inductor.hash_triton()
+    assert thread is not None
+    thread.join()
+    assert triton_key.cache_info().currsize == 1
+    assert inductor.hash_triton() is thread
+
+
+def test_cuda_graphs_are_those_of_a_mode_on_a_gpu() -> None:
+    gpu = torch.device("cuda", 0)
+    modes = (None, "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+    assert [inductor.captures(gpu, inductor.patches_of(mode, None)) for mode in modes] == [False, True, True, False]
+    assert not inductor.captures(torch.device("cpu"), inductor.patches_of("reduce-overhead", None))
 
 
 def test_a_function_is_seen_as_the_pass_sees_a_model() -> None:

@@ -4,10 +4,13 @@ imported where its op has a place.
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -103,6 +106,54 @@ def test_a_package_is_imported_for_a_place(tmp_path: Path, monkeypatch: pytest.M
     assert str(tmp_path / kernel.name) not in sys.path
     kernel.package.disable()
     assert kernel.off() == "the kernel is switched off by disable()"
+
+
+def test_a_package_is_compiled_to_bytecode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python is told to write none, as in many containers: every process would compile 35 modules anew."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own = package("add_compiled_once", tmp_path)
+    kernel = Kernel(own)
+    assert {file.name.partition(".")[0] for file in own.glob("__pycache__/*.pyc")} == {"_spec", "_reference"}
+    _ = kernel.call
+    assert {"_op", "_guard", "__init__"} <= {file.name.partition(".")[0] for file in own.glob("__pycache__/*.pyc")}
+    assert sys.dont_write_bytecode, "of what others import nothing is written"
+
+
+class Watched(ModuleType):
+    """A module that counts how often it is asked for its file."""
+
+    asked = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__file__":
+            Watched.asked += 1
+            return "watched.py"
+        return super().__getattribute__(name)
+
+
+def test_an_op_registers_without_a_search_of_all_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = package("add_registered", tmp_path)
+    kernel = Kernel(own)
+    monkeypatch.setitem(sys.modules, "watched", Watched("watched"))
+    inspect.getmodule(compile("", str(tmp_path / "none.py"), "exec"))
+    before = Watched.asked
+    assert before, "a search asks each module; from now on inspect knows those of PyTorch"
+    _ = kernel.call
+    assert Watched.asked == before
+
+
+def test_what_makes_launch_plans_is_imported_for_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    kernel = Kernel(package("add_unplanned", tmp_path))
+    kernel.plan_late()
+    x, y = torch.randn(3, 8), torch.randn(3, 8)
+    with kernel.unwatched():
+        for _ in range(255):
+            kernel.call(x, y, 0.5)
+        assert f"{kernel.name}._runtime.launch_plan" not in sys.modules
+        assert kernel.package.status()["plans"]["recorded"] == 0
+        kernel.call(x, y, 0.5)
+    assert kernel.package.status()["plans"]["recorded"] == 1
 
 
 def test_a_package_that_the_environment_switches_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import itertools
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -27,8 +29,6 @@ import torch
 import triton
 import triton.language as tl
 from triton import knobs
-
-from . import inductor
 
 INTERPRETED = bool(knobs.runtime.interpret)
 """Whether Triton interprets this module's kernel, which it decides where the kernel is defined."""
@@ -381,7 +381,9 @@ def _registered() -> torch._ops.OpOverload:
     if not hasattr(torch.ops.warpsmith, NAME):
         _library.define(f"{NAME}(Tensor[] tensors, str plan) -> Tensor", tags=(torch.Tag.needs_exact_strides,))
         _library.impl(NAME, bags, "CompositeExplicitAutograd")
-        inductor.register_fake(f"warpsmith::{NAME}", allocated, _library)
+        # As `inductor.register_fake`: this module is imported by itself, too.
+        inspect.modulesbyfile[os.path.normcase(os.path.abspath(__file__))] = __name__
+        torch.library.register_fake(f"warpsmith::{NAME}", allocated, lib=_library)
     found: torch._ops.OpOverload = getattr(torch.ops.warpsmith, NAME).default
     return found
 

@@ -118,6 +118,11 @@ def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
     return {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}
 
 
+def captures(device: torch.device, patches: Patches) -> bool:
+    """Return whether calls on a device are to become part of CUDA graphs of Inductor's."""
+    return device.type == "cuda" and bool(patches.get("triton.cudagraphs"))
+
+
 def with_pass(patches: Patches, run: Pass, identity: str | None) -> Patches:
     """Add a pass over the graph of operators: decomposed and functional, before Inductor's own patterns look at it.
 

@@ -49,7 +49,7 @@ class Gain:
 
 def gain(device: torch.device, patches: inductor.Patches, chosen: Sequence[tuple[Region, Decision]]) -> Gain | None:
     """Return what kernels in these places gain; None where it is not known without the graph that has none."""
-    if not chosen or device.type != "cuda" or not patches.get("triton.cudagraphs"):
+    if not chosen or not inductor.captures(device, patches):
         return None
     try:
         return bound(chosen, _bytes_per_us(device))
