@@ -33,7 +33,7 @@ VARIABLES = {
     "WARPSMITH_CPU_ARCH": os.uname().machine,
     "WARPSMITH_REVERIFY_INTERVAL_S": "1",
 }
-STARTED = ("api", "worker-model", "worker-judge-cpu", "reconciler", "beat")
+STARTED = ("api", "worker-model", "worker-judge-cpu", "worker-compile-cpu", "reconciler", "beat")
 PATIENCE_S = 90.0
 
 
@@ -138,12 +138,9 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
 
     spec, pool = write_scenario(tmp_path)
     with Client(url, key) as client:
+        roles = {"model", "judge", "compile", "reconciler", "beat"}
         wait_until(
-            lambda: (
-                {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler", "beat"}
-            ),
-            PATIENCE_S,
-            "the workers",
+            lambda: {worker.role for worker in client.workers() if worker.alive} == roles, PATIENCE_S, "the workers"
         )
         model = {"provider": "replay", "pool": client.import_pool(pool.read_bytes()).id}
         search = client.create_search({"op": load_op(spec).document(), "target": "cpu", "model": model})
