@@ -119,6 +119,7 @@ def healthcheck(deployment: Deployment) -> int:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: Path) -> None:
     # Before the migration the API lives, but is not healthy: nobody sends it work.
     deployment.start("api")
