@@ -21,6 +21,9 @@ from warpsmith.service.documents.field_error import FieldError
 from warpsmith.workers import log
 from warpsmith.workers.queue.broker import reach_broker
 
+LEFT_AT_END_S = 2.0
+"""Seconds that closing waits for a check under way."""
+
 logger = log.get(__name__)
 
 
@@ -62,10 +65,12 @@ class Probe:
             self._changed.notify()
 
     def close(self) -> None:
-        """Let the thread end after its check."""
+        """End the thread; wait for its check, which holds a connection, but no longer than LEFT_AT_END_S."""
         with self._changed:
             self._closed = True
             self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(LEFT_AT_END_S)
 
     async def ask(self) -> Outcome:
         """Wait for a check that begins now or later, at most as long as the limit."""

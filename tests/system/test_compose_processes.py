@@ -33,7 +33,7 @@ VARIABLES = {
     "WARPSMITH_CPU_ARCH": os.uname().machine,
     "WARPSMITH_REVERIFY_INTERVAL_S": "1",
 }
-STARTED = ("api", "worker-model", "worker-judge-cpu", "reconciler", "beat")
+STARTED = ("api", "worker-model", "worker-judge-cpu", "worker-compile-cpu", "reconciler", "beat")
 PATIENCE_S = 90.0
 
 
@@ -119,6 +119,7 @@ def healthcheck(deployment: Deployment) -> int:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: Path) -> None:
     # Before the migration the API lives, but is not healthy: nobody sends it work.
     deployment.start("api")
@@ -138,12 +139,9 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
 
     spec, pool = write_scenario(tmp_path)
     with Client(url, key) as client:
+        roles = {"model", "judge", "compile", "reconciler", "beat"}
         wait_until(
-            lambda: (
-                {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler", "beat"}
-            ),
-            PATIENCE_S,
-            "the workers",
+            lambda: {worker.role for worker in client.workers() if worker.alive} == roles, PATIENCE_S, "the workers"
         )
         model = {"provider": "replay", "pool": client.import_pool(pool.read_bytes()).id}
         search = client.create_search({"op": load_op(spec).document(), "target": "cpu", "model": model})

@@ -65,7 +65,7 @@ def test_a_host_joins_judges_drains_and_loses_nothing(hosts: TwoHosts, searching
         joined = hosts.start_worker(*command, "--token-file", str(hosts.home / "token"))
         log = hosts.home / "gpu.log"
         wait_until(
-            lambda: f"judge@{HOST} serves" in log.read_text(),
+            lambda: f"judge@{HOST} serves" in log.read_text() and f"compile@{HOST} compiles" in log.read_text(),
             PATIENCE_S,
             f"the host\n{log.read_text()}\n{fleet.logs()}",
         )
@@ -81,7 +81,7 @@ def test_a_host_joins_judges_drains_and_loses_nothing(hosts: TwoHosts, searching
             lambda: any(row.state == "running" for row in attempts(searching)), PATIENCE_S, f"a step\n{fleet.logs()}"
         )
         seen = " ".join(" ".join(process.cmdline()) for process in family_of(joined))
-        assert hosts.warpsmith("workers", "drain", HOST, key=key) == f"judge@{HOST} drains\n"
+        assert hosts.warpsmith("workers", "drain", HOST, key=key) == f"compile@{HOST} drains\njudge@{HOST} drains\n"
         assert joined.wait(PATIENCE_S) == 0, log.read_text()
         ended = attempts(searching)
         assert not [row.id for row in ended if row.state == "running"]

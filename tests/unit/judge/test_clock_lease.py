@@ -11,6 +11,7 @@ import pytest
 from tests.support.clock import is_awaited
 from tests.support.waiting import wait_until
 from warpsmith.workers.judge.__main__ import share_clock
+from warpsmith.workers.judge.machine import clock_lease
 from warpsmith.workers.judge.machine.clock_lease import ClockLease
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ def test_a_judge_that_times_again_at_once_lets_in_what_waits(
 
 
 def test_between_two_pieces_a_timing_that_waits_goes_first(
-    clock: ClockLease, steps: list[str], begin: Callable[[Callable[[], None]], None]
+    clock: ClockLease,
+    steps: list[str],
+    begin: Callable[[Callable[[], None]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def time_one() -> None:
         with clock.timing():
@@ -100,9 +104,12 @@ def test_between_two_pieces_a_timing_that_waits_goes_first(
         share.give_way()  # to nobody
         begin(time_one)
         steps.append("first piece")
-        share.give_way()
+        share.give_way()  # held too short
         steps.append("second piece")
-    assert steps == ["first piece", "timed", "second piece"]
+        monkeypatch.setattr(clock_lease, "HELD_S", 0.0)
+        share.give_way()
+        steps.append("third piece")
+    assert steps == ["first piece", "second piece", "timed", "third piece"]
 
 
 def test_a_judge_that_starts_keeps_timings_off(

@@ -11,12 +11,16 @@ more than what the other has in hand.
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from warpsmith.workers.judge.machine.timing_guard import QUIET
+
+HELD_S = 5.0
+"""Seconds of a share in a clock after which a timing that waits goes first."""
 
 
 class ClockLease:
@@ -49,15 +53,21 @@ class Share:
     def __init__(self, turn: Path, clock: TextIO) -> None:
         self._turn = turn
         self._clock = clock
+        self._since = 0.0
 
     def take(self) -> None:
         """Wait until nothing is timed, and take the share."""
         _take(self._turn, self._clock, fcntl.LOCK_SH)
+        self._since = time.monotonic()
 
     def give_way(self) -> None:
-        """Let a timing that waits go first; call it between two pieces of work."""
-        fcntl.flock(self._clock, fcntl.LOCK_UN)
-        self.take()
+        """Let a timing that waits go first; call it between two pieces of work.
+
+        Not before it was held for HELD_S: what is over by then waits for one timing and not for several.
+        """
+        if time.monotonic() - self._since >= HELD_S:
+            fcntl.flock(self._clock, fcntl.LOCK_UN)
+            self.take()
 
 
 def _take(turn: Path, clock: TextIO, kind: int) -> None:
