@@ -11,6 +11,7 @@ import pytest
 from tests import REPOSITORY
 from tests.kinds import (
     pytest_addoption,
+    pytest_collection,
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_ignore_collect,
@@ -34,6 +35,7 @@ __all__ = [
     "postgres_template",
     "postgres_url",
     "pytest_addoption",
+    "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_ignore_collect",

@@ -6,15 +6,15 @@ An `alone` test measures time, or the judge that does: nothing runs beside it. A
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 COUNTED_AS = {
     "passed": "passed",
@@ -28,10 +28,8 @@ COUNTED_AS = {
 
 TOGETHER, ALONE = "together", "alone"
 
-# How long an example takes says how busy the machine is.
-_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", _PATIENT, max_examples=40)
-settings.register_profile("nightly", _PATIENT, max_examples=100)
+EXAMPLES, NIGHTLY_EXAMPLES = 40, 100
+"""How many a property gets."""
 
 _SEEN = pytest.StashKey[dict[str, Any]]()
 _MODULES = pytest.StashKey[frozenset[str]]()
@@ -56,9 +54,34 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.load_profile("nightly" if config.getoption("nightly") else "default")
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        _set_examples(NIGHTLY_EXAMPLES if config.getoption("nightly") else EXAMPLES)
     if config.getoption("modules"):
         config.stash[_MODULES] = frozenset(json.loads(Path(config.getoption("modules")).read_text(encoding="utf-8")))
+
+
+def _set_examples(number: int) -> None:
+    # Imported here: the tests of this module start forty processes without properties, and it takes 0.2 s.
+    from hypothesis import HealthCheck, settings  # noqa: PLC0415
+
+    # How long an example takes says how busy the machine is.
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=number)
+    settings.register_profile("warpsmith", patient)
+    settings.load_profile("warpsmith")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from what is collected: a million objects, all of which stay.
+
+    To walk through them took a quarter of the collection, and a second at each full collection of a test.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

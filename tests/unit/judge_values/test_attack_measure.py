@@ -300,10 +300,11 @@ def test_infinities_of_two_inputs_meet_under_every_seed_and_without_time(name: s
         assert not fine.failed
 
 
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 20), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", RARELY_WRONG)
-def test_what_is_wrong_on_few_values_is_found_under_every_seed_and_without_time(name: str) -> None:
+def test_what_is_wrong_on_few_values_is_found_under_every_seed_and_without_time(name: str, seeds: range) -> None:
     oracle = oracle_of(*RARELY_WRONG[name])
-    for seed in range(20):
+    for seed in seeds:
         found = search(oracle.workload, oracle.ask, random.Random(seed), 0.0)
         assert found.worst is not None
         assert found.worst.failed, (seed, found.worst.worst)
@@ -345,7 +346,8 @@ def plant(name: str, value: str, where: str, draw: int = 1, axis: int = 1) -> di
     return {"input": name, "move": "plant", "value": value, "where": where, "axis": axis, "draw": draw}
 
 
-def test_what_is_masked_may_be_skipped_whatever_stands_there() -> None:
+@pytest.mark.parametrize("draws", [range(2), pytest.param(range(2, 8), marks=pytest.mark.nightly)])
+def test_what_is_masked_may_be_skipped_whatever_stands_there(draws: range) -> None:
     """Zero times infinity is NaN in the reference: alone, beside infinities that count, and in two inputs at once."""
     values = [declared for declared in InputSource(ATTENDED["inputs"], 11, no_code).draw() if declared is not None]
     assert bool(values[3].any(1).all()), "the case is void: the row that is masked whole is NaN"
@@ -353,7 +355,7 @@ def test_what_is_masked_may_be_skipped_whatever_stands_there() -> None:
     for value in ("inf", "-inf", "nan"):
         assert not ask(honest, plant("v", value, "first half")).failed
         assert not ask(honest, plant("v", value, "all")).failed
-        for draw in range(8):
+        for draw in draws:
             assert not ask(honest, plant("v", value, "some", draw)).failed
             assert not ask(honest, plant("k", "inf", "some", draw), plant("v", value, "some", draw + 1)).failed
 

@@ -131,12 +131,12 @@ def test_what_is_too_large_to_be_played_says_so() -> None:
     assert len(found.nodes) < 3 * MOST_NODES
 
 
-@settings(max_examples=8, deadline=None, database=None)
+@settings(max_examples=2, deadline=None, database=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_search_exceeds_its_worst(seed: int) -> None:
     """Whatever the model answers: `benchmarks.estimates` has the searches, with their rows and steps."""
-    [found] = measure(searches=1, seed=seed)
-    assert found.exceeded() == [], f"{found.policy} {found.budget} took {found.actual}, at worst {found.worst}"
+    for found in measure(searches=4, seed=seed):  # of one database: its migrations take as long as a search
+        assert found.exceeded() == [], f"{found.policy} {found.budget} took {found.actual}, at worst {found.worst}"
 
 
 def test_prompts_of_the_op_are_weighed() -> None:

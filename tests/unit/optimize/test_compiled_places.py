@@ -64,7 +64,7 @@ def scored(chosen: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.mm((chosen == torch.arange(weight.shape[0])).float(), weight) * 2
 
 
-@pytest.mark.parametrize("width", [8, 32, 6])
+@pytest.mark.parametrize("width", [8, 6, pytest.param(32, marks=pytest.mark.nightly)])
 def test_halves_are_halves_at_every_width(width: int) -> None:
     for run in (gated, rotated):
         wanted = op(run, {"x": ["rows", "width"]}, rows=5, width=8)

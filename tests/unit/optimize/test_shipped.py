@@ -60,9 +60,15 @@ def test_an_entry_is_read_and_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(read) == 4
 
 
-def test_a_later_process_imports_nothing_that_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which the first test builds every kernel that ships; the next finds them there."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+def test_a_later_process_imports_nothing_that_builds(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That takes it as long as finding the places of a whole model."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(built))
     assert list(shipped._directories(TARGET))
     code = "import sys; from warpsmith.workers.optimize import shipped; print(len(shipped.shipped_of(sys.argv[1]))); "
     code += "print([name for name in sys.modules if name.partition('.')[0] in ('jinja2', 'pydantic')])"
@@ -72,9 +78,9 @@ def test_a_later_process_imports_nothing_that_builds(tmp_path: Path, monkeypatch
     assert imported == "[]"
 
 
-def test_every_kernel_that_ships_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kernel_that_ships_builds(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that does not would end every model's first call, for its op is looked for in all."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(built))
     entries = [read_entry(directory) for directory in sorted(SHIPPED.iterdir()) if (directory / "op.json").exists()]
     mine = [entry for entry in entries if entry.target == TARGET]
     assert len(mine) > 40

@@ -127,7 +127,7 @@ def test_a_reason_is_that_of_the_error_which_a_compiler_wrapped() -> None:
 
 def test_a_variant_whose_cache_has_no_room_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there is a call of it: the first variant, and one behind others."""
-    case, asked = case_of("dlrm"), iter(range(9))
+    case, asked = case_of("dlrm", rows=8), iter(range(9))
 
     def fresh(_: Any, __: Any) -> None:
         if next(asked) in (2, 3):  # behind the float64 model's and eager's own

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -42,9 +44,15 @@ def warpsmith_lines(inline: bool) -> list[str]:
     return sorted(found)
 
 
+@cache
+def root_command() -> Any:
+    """The `warpsmith` command; building its hundred commands takes longer than parsing a line."""
+    return typer.main.get_command(make_app())
+
+
 def parse(words: list[str]) -> str:
     """Parse a command line as the command would, without running it; returns the command's name."""
-    command = typer.main.get_command(make_app())
+    command = root_command()
     context = command.make_context("warpsmith", list(words))
     names = []
     while hasattr(command, "resolve_command"):

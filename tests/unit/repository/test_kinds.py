@@ -13,7 +13,7 @@ from tests import REPOSITORY
 
 CONFTEST = """
 from tests.kinds import (
-    pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect,
+    pytest_addoption, pytest_collection, pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect,
     pytest_terminal_summary, pytest_testnodedown,
 )
 """

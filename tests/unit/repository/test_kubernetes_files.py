@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -22,8 +22,8 @@ __all__ = ["served"]
 
 BASE = REPOSITORY / "kubernetes/base"
 AUTOSCALING = REPOSITORY / "kubernetes/autoscaling"
-VERSIONS = ("1.30", kubernetes_validate.latest_version())
-"""The oldest that has a sleep before a container's end, and the newest that there are schemas of."""
+OLDEST = "1.30"
+"""Has a sleep before a container's end."""
 
 REQUIRED = dict.fromkeys(("WARPSMITH_DB_PASSWORD", "WARPSMITH_REDIS_PASSWORD", "WARPSMITH_OPENAI_API_KEY"), "x")
 WITH_A_JUDGE = ("worker-judge-gpu", "worker-judge-cpu", "worker-compile-cpu")
@@ -62,17 +62,24 @@ def title(manifest: dict[str, Any]) -> str:
     return f"{manifest['kind']}-{manifest['metadata']['name']}"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_manifests_are_of_kubernetes_schemas(version: str) -> None:
+@pytest.fixture(scope="module")
+def schemas() -> Any:
+    """The package of Kubernetes' schemas: a second to import, in every process that collects tests."""
+    return importlib.import_module("kubernetes_validate")
+
+
+@pytest.mark.parametrize("age", ["oldest", "newest"])
+def test_manifests_are_of_kubernetes_schemas(schemas: Any, age: str) -> None:
+    version = OLDEST if age == "oldest" else schemas.latest_version()
     secret = documents(BASE / "secret.example.yaml")
     for manifest in [*MANIFESTS, *secret, *(one for one in SCALED if one["apiVersion"] != "keda.sh/v1alpha1")]:
-        kubernetes_validate.validate(manifest, version, strict=True)
+        schemas.validate(manifest, version, strict=True)
 
 
-def test_a_wrong_manifest_would_be_found() -> None:
+def test_a_wrong_manifest_would_be_found(schemas: Any) -> None:
     wrong = {**MANIFESTS[0], "spec": {**MANIFESTS[0]["spec"], "backoffLimits": 1}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate(wrong, OLDEST, strict=True)
 
 
 def test_every_file_is_applied() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -151,7 +151,6 @@ def test_a_limit_that_is_far_away_is_no_guide() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_no_text_of_others_breaks_the_structure(data: st.DataObject) -> None:
     """With any text in every field that others write, sections, paragraphs and items stay what they are."""
     shape, told = tell(hostile(lambda: "word")), tell(hostile(lambda: data.draw(HOSTILE)))
