@@ -126,19 +126,21 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
+    cache = cache_directory()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)  # one that cannot be made is told before torch is imported
     server = ForkServer(cores, scratch)
     try:
         server.start()
         if compilers:
             compile_service.start()
-        return _judge_jobs(door, scratch, cores, server, progress=progress)
+        return _judge_jobs(door, cache, scratch, cores, server, progress=progress)
     except KeyboardInterrupt:
         return 130
     finally:
         server.close()
 
 
-def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer, *, progress: bool) -> int:
+def _judge_jobs(door: int, cache: Path, scratch: Path, cores: int, server: ForkServer, *, progress: bool) -> int:
     from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
     from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
@@ -150,7 +152,7 @@ def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer, *, pro
         while raw:
             raw = raw[os.write(door, raw) :]
 
-    referee = Referee(cache_directory(), scratch, cores, server)
+    referee = Referee(cache, scratch, cores, server)
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
         pipeline = Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM, progress=progress)
