@@ -14,7 +14,8 @@ DASHBOARD := $(shell find service/dashboard -path '*/node_modules' -prune -o -pa
 
 # Where there is a Node that the dashboard's build would use, Make builds it, with -j2 beside pip; else pip does, by a Node
 # of PyPI's (hatch_build.py).
-NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
+NODE := $(if $(filter-out 0,$(WARPSMITH_SKIP_DASHBOARD)),,$(shell node -e \
+  'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm))
 MODULES := service/dashboard/node_modules/.package-lock.json
 BUILT := service/dashboard/dist/index.html
 READY := $(INSTALLED) $(if $(NODE),$(BUILT))
