@@ -88,8 +88,8 @@ def test_the_command_line_does_the_whole_job_against_a_running_service(house: Ho
     assert found["search"]["state"] == "finished"
     assert found["search"]["best"]["verified"] is True
     (kernel,) = documents("kernels", "--op", "scale_shift")
-    assert [item["id"] for item in documents("searches")] == [found["search"]["id"]]
-    assert [item["op_name"] for item in documents("searches")] == ["scale_shift"]
+    listed = documents("searches")
+    assert [(item["id"], item["op_name"]) for item in listed] == [(found["search"]["id"], "scale_shift")]
     shipped = {entry.op.name for entry in entries()}
     assert {item["name"] for item in documents("ops", "list")} == {"scale_shift"} | shipped
     assert {item["op_name"] for item in documents("kernels")} == {"scale_shift"} | shipped
