@@ -1,4 +1,6 @@
-"""The dashboard in a browser, on the whole service: searches that really run, from the form to a package in use."""
+"""The whole service, by the command line and by the dashboard in a browser: searches that really run, from the op to a
+package in use.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -20,7 +22,8 @@ from tests.e2e.browsing import NARROW, WIDE, Visit, barriers, pages_of, small_te
 from tests.e2e.test_agent import IDEA
 from tests.e2e.test_main_job import USE
 from tests.support import scenario
-from tests.support.launching import PATIENCE_S, family, living, up, warpsmith, write_scenario
+from tests.support.launching import PATIENCE_S, REPLIES, family, living, up, warpsmith, write_scenario
+from warpsmith.kernels_db.library import entries
 
 WAIT_MS = 1000 * 2 * PATIENCE_S
 # The kernel that an earlier search kept is planted in the next one: to be no duplicate, this one runs backwards.
@@ -36,8 +39,13 @@ class House:
     home: Path
     spec: Path
     pool: Path
-    search: str
+    found: dict[str, Any]
     launcher: int
+
+    @property
+    def search(self) -> str:
+        """The id of the search that has ended."""
+        return str(self.found["search"]["id"])
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +55,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     home, (spec, pool) = place / "home", write_scenario(place)
     with up(home) as (launcher, document):
         done = warpsmith(home, "search", str(spec), "--model", f"replay:{pool}", "--json")
-        search = json.loads(done.stdout)["search"]["id"]
-        yield House(document["url"].rstrip("/"), home, spec, pool, search, launcher.pid)
+        yield House(document["url"].rstrip("/"), home, spec, pool, json.loads(done.stdout), launcher.pid)
 
 
 def submit(visit: Visit, spec: Path, who: str, **budget: int) -> Page:
@@ -71,6 +78,53 @@ def submit(visit: Visit, spec: Path, who: str, **budget: int) -> Page:
 def state(page: Page, word: str) -> None:
     """Wait until the page says, without being loaded again, that the search is in a state."""
     expect(page.locator("h1").locator("xpath=../..").get_by_text(word, exact=True).first).to_be_visible(timeout=WAIT_MS)
+
+
+def test_the_command_line_does_the_whole_job_against_a_running_service(house: House, tmp_path: Path) -> None:
+    def documents(*arguments: str) -> Any:
+        return json.loads(warpsmith(house.home, *arguments, "--json").stdout)
+
+    found = house.found
+    assert found["search"]["state"] == "finished"
+    assert found["search"]["best"]["verified"] is True
+    (kernel,) = documents("kernels", "--op", "scale_shift")
+    listed = documents("searches")
+    assert [(item["id"], item["op_name"]) for item in listed] == [(found["search"]["id"], "scale_shift")]
+    shipped = {entry.op.name for entry in entries()}
+    assert {item["name"] for item in documents("ops", "list")} == {"scale_shift"} | shipped
+    assert {item["op_name"] for item in documents("kernels")} == {"scale_shift"} | shipped
+
+    exported = documents("export", "scale_shift", "--output", str(tmp_path / "out"))
+    assert exported["kernel"] == kernel["id"]
+    assert all(Path(path).is_file() for path in exported["files"])
+    assert exported["verification"]["kernel_ran"], exported["verification"]
+    again = documents("export", kernel["id"], "--no-verify", "--output", str(tmp_path / "out"))
+    assert again["files"] == exported["files"]
+    changed = Path(next(path for path in exported["files"] if path.endswith("_kernel.py")))
+    changed.write_text("# mine")
+    refused = warpsmith(house.home, "export", kernel["id"], "--output", str(tmp_path / "out"), code=1)
+    assert "--force" in refused.stderr
+    unknown = warpsmith(house.home, "export", "soft_max", code=2)
+    assert "scale_shift" in unknown.stderr
+
+    replies = tmp_path / "replies.jsonl"
+    recorded = documents("export", found["search"]["id"], "--format", "pool", "--output", str(replies))
+    assert recorded["replies"] == len(replies.read_text().splitlines()) - 1 == REPLIES
+    stored = documents("import", str(replies), "--format", "pool")
+    assert stored["id"] in {item["id"] for item in documents("pools", "list")}
+
+    tree = warpsmith(house.home, "tree", found["search"]["id"]).stdout
+    assert re.search(r"\* #\d \w+ ", tree)
+    assert re.search(r"#3 unheard .* closed \(pool", tree)
+    missing = warpsmith(house.home, "tree", "sr_none", code=1)
+    assert "sr_none" in missing.stderr
+
+    asked = documents("search", str(house.spec), "--model", "agent", "--detach")
+    assert documents("pause", asked["id"])["state"] == "paused"
+    assert documents("resume", asked["id"])["state"] == "running"
+    assert documents("cancel", asked["id"])["state"] == "cancelled"
+    ended = warpsmith(house.home, "pause", asked["id"], code=1)
+    assert "cancelled" in ended.stderr
 
 
 def test_a_search_from_the_form_to_a_package_in_use(chromium: Browser, house: House, tmp_path: Path) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from tests.support.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
-from warpsmith.kernels_db.library import entries
+from tests.support.launching import REPOSITORY, environment, living, warpsmith, write_scenario
 
 USE = """
 import sys
@@ -94,57 +91,6 @@ def test_a_missing_recording_is_said(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "layer_norm.cpu.jsonl" in result.stderr
     assert "warpsmith export SEARCH --format pool" in result.stderr
-
-
-def test_the_command_line_does_the_whole_job_against_a_running_service(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    spec, pool = write_scenario(tmp_path)
-    with up(home):
-
-        def documents(*arguments: str) -> Any:
-            return json.loads(warpsmith(home, *arguments, "--json").stdout)
-
-        found = documents("search", str(spec), "--model", f"replay:{pool}")
-        assert found["search"]["state"] == "finished"
-        assert found["search"]["best"]["verified"] is True
-        (kernel,) = documents("kernels", "--op", "scale_shift")
-        assert [item["id"] for item in documents("searches")] == [found["search"]["id"]]
-        assert [item["op_name"] for item in documents("searches")] == ["scale_shift"]
-        shipped = {entry.op.name for entry in entries()}
-        assert {item["name"] for item in documents("ops", "list")} == {"scale_shift"} | shipped
-        assert {item["op_name"] for item in documents("kernels")} == {"scale_shift"} | shipped
-
-        exported = documents("export", "scale_shift", "--output", str(tmp_path / "out"))
-        assert exported["kernel"] == kernel["id"]
-        assert all(Path(path).is_file() for path in exported["files"])
-        assert exported["verification"]["kernel_ran"], exported["verification"]
-        again = documents("export", kernel["id"], "--no-verify", "--output", str(tmp_path / "out"))
-        assert again["files"] == exported["files"]
-        changed = Path(next(path for path in exported["files"] if path.endswith("_kernel.py")))
-        changed.write_text("# mine")
-        refused = warpsmith(home, "export", kernel["id"], "--output", str(tmp_path / "out"), code=1)
-        assert "--force" in refused.stderr
-        unknown = warpsmith(home, "export", "soft_max", code=2)
-        assert "scale_shift" in unknown.stderr
-
-        replies = tmp_path / "replies.jsonl"
-        recorded = documents("export", found["search"]["id"], "--format", "pool", "--output", str(replies))
-        assert recorded["replies"] == len(replies.read_text().splitlines()) - 1 == REPLIES
-        stored = documents("import", str(replies), "--format", "pool")
-        assert stored["id"] in {item["id"] for item in documents("pools", "list")}
-
-        tree = warpsmith(home, "tree", found["search"]["id"]).stdout
-        assert re.search(r"\* #\d \w+ ", tree)
-        assert re.search(r"#3 unheard .* closed \(pool", tree)
-        missing = warpsmith(home, "tree", "sr_none", code=1)
-        assert "sr_none" in missing.stderr
-
-        asked = documents("search", str(spec), "--model", "agent", "--detach")
-        assert documents("pause", asked["id"])["state"] == "paused"
-        assert documents("resume", asked["id"])["state"] == "running"
-        assert documents("cancel", asked["id"])["state"] == "cancelled"
-        ended = warpsmith(home, "pause", asked["id"], code=1)
-        assert "cancelled" in ended.stderr
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests import REPOSITORY
+from tests.kinds import nightly_but
 
 PAGE = (REPOSITORY / "docs/judge-api.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -84,7 +85,7 @@ def test_the_projects_own_test(project: Path, right: bool) -> None:
     assert right or "workload batch: y[" in done.stdout
 
 
-@pytest.mark.parametrize("code", [0, pytest.param(1, marks=pytest.mark.nightly), 2])
+@pytest.mark.parametrize("code", nightly_but(lambda code: code == 2, range(3)))
 def test_the_step_of_ci(project: Path, code: int) -> None:
     (job,) = yaml.safe_load(FILES[WORKFLOW])["jobs"].values()
     if code == 1:

@@ -154,6 +154,7 @@ def test_what_is_installed_runs_wherever_it_is_started(
     assert "layer_norm" in installed.run("warpsmith", "ops", "examples", "--json", cwd=cwd).stdout
 
 
+@pytest.mark.nightly  # the next one judges by a wheel as well
 def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowded: Path, tmp_path: Path) -> None:
     spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
     spec.write_text(scenario.OP)
@@ -164,7 +165,7 @@ def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowde
 
 
 def test_without_the_service_a_candidate_is_judged_and_the_rest_says_what_it_needs(
-    judging: Installed, tmp_path: Path
+    judging: Installed, crowded: Path, tmp_path: Path
 ) -> None:
     lacking = judging.run("python", "-P", "-c", "import sqlalchemy", cwd=tmp_path, check=False)
     assert "No module named 'sqlalchemy'" in lacking.stderr, "the environment has more than it should"
@@ -177,10 +178,10 @@ def test_without_the_service_a_candidate_is_judged_and_the_rest_says_what_it_nee
         "    print(judge(sys.argv[1], Path(sys.argv[2]), level='screen').to_json())\n"
         "assert 'torch' not in sys.modules\n"
     )
-    judged = json.loads(judging.run("python", "-P", "-c", program, str(spec), str(candidate), cwd=tmp_path).stdout)
+    judged = json.loads(judging.run("python", "-P", "-c", program, str(spec), str(candidate), cwd=crowded).stdout)
     assert judged["accepted"], judged["reason"]
     for command in (("judge", str(spec), str(candidate), "--level", "screen"), ("doctor",)):
-        assert judging.run("warpsmith", *command, cwd=tmp_path).returncode == 0
+        assert judging.run("warpsmith", *command, cwd=crowded).returncode == 0
     up = judging.run("warpsmith", "up", cwd=tmp_path, check=False)
     assert (up.returncode, up.stderr) == (
         2,

@@ -139,13 +139,15 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
+    cache = cache_directory()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)  # one that cannot be made is told before torch is imported
     server = ForkServer(cores, scratch)
     try:
         starting = share_clock()  # the system takes the share back where this process dies with it
         server.start()
         if compilers:
             compile_service.start()
-        return _judge_jobs(door, scratch, cores, server, starting, progress=progress)
+        return _judge_jobs(door, cache, scratch, cores, server, starting, progress=progress)
     except KeyboardInterrupt:
         return 130
     finally:
@@ -153,7 +155,7 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
 
 
 def _judge_jobs(
-    door: int, scratch: Path, cores: int, server: ForkServer, starting: ExitStack, *, progress: bool
+    door: int, cache: Path, scratch: Path, cores: int, server: ForkServer, starting: ExitStack, *, progress: bool
 ) -> int:
     """Judge until the end of input; `starting` is closed once everything has started."""
     from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
@@ -172,7 +174,7 @@ def _judge_jobs(
             server.settle()
             compile_service.settle()
 
-    referee = Referee(cache_directory(), scratch, cores, server)
+    referee = Referee(cache, scratch, cores, server)
     threading.Thread(target=end_start, name="start", daemon=True).start()
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:

@@ -364,37 +364,36 @@ OTHER = 'TUNE = {"ROWS": [1, 2]}\nROWS = 1\n\n\ndef run(x, y, out):\n    return 
 ENTRY = SWEEP["configurations"][0]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"chosen": {"ROWS": 2}}, "verdict.sweep.chosen"),
-        ({"chosen": {"BLOCK": 64}, "configurations": [ENTRY]}, "verdict.sweep.chosen"),
-        ({"configurations": []}, "verdict.sweep.chosen"),
-        ({"configurations": [{**ENTRY, "failure": "wrong"}]}, "verdict.sweep.chosen"),
-        ({"configurations": [ENTRY, {**ENTRY, "values": {"ROWS": 2}}]}, "verdict.sweep.configurations[1].values"),
-        ({"configurations": [ENTRY, ENTRY]}, "verdict.sweep.configurations[1].values"),
-        ({"configurations": [ENTRY, {**ENTRY, "values": {"BLOCK": 512}}]}, "verdict.sweep.configurations[1].values"),
-        ({"configurations": [{**ENTRY, "time_us": {"small": 1.0}}]}, "verdict.sweep.configurations[0].time_us"),
-        ({"configurations": [{**ENTRY, "rounds": -1}]}, "verdict.sweep.configurations[0].rounds"),
-        ({"configurations": [{**ENTRY, "note": "x"}]}, "verdict.sweep.configurations[0].note"),
-        ({"left_out": 1}, "verdict.sweep.left_out"),
-        ({"left_out": -1}, "verdict.sweep.left_out"),
-        ({"not_compiled": 1}, "verdict.sweep.not_compiled"),
-        (
-            {"configurations": [{**ENTRY, "time_us": {"large": 1e-300}}]},
-            "verdict.sweep.configurations[0].time_us.large",
-        ),
-        ({"seconds": -1.0}, "verdict.sweep.seconds"),
-        ({"more": 1}, "verdict.sweep.more"),
-    ],
-)
-def test_a_sweep_that_is_not_the_candidates_is_refused(
-    changes: dict[str, Any], field: str, client: TestClient, db: Database
-) -> None:
+FORGED_SWEEPS: list[tuple[dict[str, Any], str]] = [
+    ({"chosen": {"ROWS": 2}}, "verdict.sweep.chosen"),
+    ({"chosen": {"BLOCK": 64}, "configurations": [ENTRY]}, "verdict.sweep.chosen"),
+    ({"configurations": []}, "verdict.sweep.chosen"),
+    ({"configurations": [{**ENTRY, "failure": "wrong"}]}, "verdict.sweep.chosen"),
+    ({"configurations": [ENTRY, {**ENTRY, "values": {"ROWS": 2}}]}, "verdict.sweep.configurations[1].values"),
+    ({"configurations": [ENTRY, ENTRY]}, "verdict.sweep.configurations[1].values"),
+    ({"configurations": [ENTRY, {**ENTRY, "values": {"BLOCK": 512}}]}, "verdict.sweep.configurations[1].values"),
+    ({"configurations": [{**ENTRY, "time_us": {"small": 1.0}}]}, "verdict.sweep.configurations[0].time_us"),
+    ({"configurations": [{**ENTRY, "rounds": -1}]}, "verdict.sweep.configurations[0].rounds"),
+    ({"configurations": [{**ENTRY, "note": "x"}]}, "verdict.sweep.configurations[0].note"),
+    ({"left_out": 1}, "verdict.sweep.left_out"),
+    ({"left_out": -1}, "verdict.sweep.left_out"),
+    ({"not_compiled": 1}, "verdict.sweep.not_compiled"),
+    (
+        {"configurations": [{**ENTRY, "time_us": {"large": 1e-300}}]},
+        "verdict.sweep.configurations[0].time_us.large",
+    ),
+    ({"seconds": -1.0}, "verdict.sweep.seconds"),
+    ({"more": 1}, "verdict.sweep.more"),
+]
+
+
+def test_a_sweep_that_is_not_the_candidates_is_refused(client: TestClient, db: Database) -> None:
+    """By its field, and a refusal changes nothing: the next one finds the same job."""
     search_id = begun(client, db, [tuned(2.0), OTHER])
     bundle = bundled(client, search_id)
-    assert refusal(client, swept_line(bundle, **changes))[0] == field
-    assert nodes(db, search_id)[1].state == "judging"
+    for changes, field in FORGED_SWEEPS:
+        assert refusal(client, swept_line(bundle, **changes))[0] == field, changes
+        assert nodes(db, search_id)[1].state == "judging", changes
     assert merged(client, swept_line(bundle))["merged"] == 1
     assert refusal(client, swept_line(bundle, 1))[0] == "verdict.sweep.chosen", "another candidate's sweep"
 

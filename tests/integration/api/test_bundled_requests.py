@@ -108,63 +108,65 @@ def test_a_profile_of_other_code_than_the_node_has_by_now_is_not_kept(client: Te
     assert merged(client, line)["already"] == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"level": "screen"}, "verdict.profile"),
-        ({"verdict": "accepted"}, "verdict.verdict"),
-        ({"language": "triton"}, "verdict.language"),
-        ({"profile": {"workload": "another"}}, "verdict.profile.workload"),
-        ({"profile": {"more": 1}}, "verdict.profile.more"),
-        ({"profile": {"rows": [{**ROW, "more": 1}]}}, "verdict.profile.rows[0].more"),
-        ({"profile": {"rows": [{**ROW, "launch": {"more": 1}}]}}, "verdict.profile.rows[0].launch.more"),
-        ({"profile": {"nsight": {"kernels": [], "more": 1}}}, "verdict.profile.nsight.more"),
-        ({"profile": {"nsight": {"kernels": [{**KERNEL, "more": 1}]}}}, "verdict.profile.nsight.kernels[0].more"),
-        (
-            {"profile": {"nsight": {"kernels": [], "sandbox": {"level": "isolated", "layers": [], "more": 1}}}},
-            "verdict.profile.nsight.sandbox.more",
-        ),
-        ({"profile": {"trace": {"more": 1}}}, "verdict.profile.trace.more"),
-        (
-            {"profile": {"trace": {"traceEvents": [{"ph": "X", "more": 1}]}}},
-            "verdict.profile.trace.traceEvents[0].more",
-        ),
-        (
-            {"profile": {"trace": {"traceEvents": [{"args": {"more": 1}}]}}},
-            "verdict.profile.trace.traceEvents[0].args.more",
-        ),
-        (
-            {"profile": {"rows": [{"name": "x" * 301, "kind": "kernel", "count": 1, "total_us": 1, "mean_us": 1}]}},
-            "verdict.profile.rows[0].name",
-        ),
-        (
-            {"profile": {"rows": [{"name": "x", "kind": "kernel", "count": 1, "total_us": -1, "mean_us": 1}]}},
-            "verdict.profile.rows[0].total_us",
-        ),
-        (
-            {"profile": {"rows": [{"name": "x", "kind": "k" * 301, "count": 1, "total_us": 1, "mean_us": 1}]}},
-            "verdict.profile.rows[0].kind",
-        ),
-        (
-            {"profile": {"nsight": {"kernels": [{**KERNEL, "name": "x" * 301}]}}},
-            "verdict.profile.nsight.kernels[0].name",
-        ),
-        (
-            {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"x" * 301: 1.0}}]}}},
-            f"verdict.profile.nsight.kernels[0].metrics.{'x' * 301}"[:200],
-        ),
-        (
-            {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"time": 1e31}}]}}},
-            "verdict.profile.nsight.kernels[0].metrics.time",
-        ),
-    ],
-)
-def test_a_forged_profile_is_refused(changes: dict[str, Any], field: str, client: TestClient, db: Database) -> None:
+FORGED_PROFILES: list[tuple[dict[str, Any], str]] = [
+    ({"level": "screen"}, "verdict.profile"),
+    ({"verdict": "accepted"}, "verdict.verdict"),
+    ({"language": "triton"}, "verdict.language"),
+    ({"profile": {"workload": "another"}}, "verdict.profile.workload"),
+    ({"profile": {"more": 1}}, "verdict.profile.more"),
+    ({"profile": {"rows": [{**ROW, "more": 1}]}}, "verdict.profile.rows[0].more"),
+    ({"profile": {"rows": [{**ROW, "launch": {"more": 1}}]}}, "verdict.profile.rows[0].launch.more"),
+    ({"profile": {"nsight": {"kernels": [], "more": 1}}}, "verdict.profile.nsight.more"),
+    ({"profile": {"nsight": {"kernels": [{**KERNEL, "more": 1}]}}}, "verdict.profile.nsight.kernels[0].more"),
+    (
+        {"profile": {"nsight": {"kernels": [], "sandbox": {"level": "isolated", "layers": [], "more": 1}}}},
+        "verdict.profile.nsight.sandbox.more",
+    ),
+    ({"profile": {"trace": {"more": 1}}}, "verdict.profile.trace.more"),
+    (
+        {"profile": {"trace": {"traceEvents": [{"ph": "X", "more": 1}]}}},
+        "verdict.profile.trace.traceEvents[0].more",
+    ),
+    (
+        {"profile": {"trace": {"traceEvents": [{"args": {"more": 1}}]}}},
+        "verdict.profile.trace.traceEvents[0].args.more",
+    ),
+    (
+        {"profile": {"rows": [{"name": "x" * 301, "kind": "kernel", "count": 1, "total_us": 1, "mean_us": 1}]}},
+        "verdict.profile.rows[0].name",
+    ),
+    (
+        {"profile": {"rows": [{"name": "x", "kind": "kernel", "count": 1, "total_us": -1, "mean_us": 1}]}},
+        "verdict.profile.rows[0].total_us",
+    ),
+    (
+        {"profile": {"rows": [{"name": "x", "kind": "k" * 301, "count": 1, "total_us": 1, "mean_us": 1}]}},
+        "verdict.profile.rows[0].kind",
+    ),
+    (
+        {"profile": {"nsight": {"kernels": [{**KERNEL, "name": "x" * 301}]}}},
+        "verdict.profile.nsight.kernels[0].name",
+    ),
+    (
+        {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"x" * 301: 1.0}}]}}},
+        f"verdict.profile.nsight.kernels[0].metrics.{'x' * 301}"[:200],
+    ),
+    (
+        {"profile": {"nsight": {"kernels": [{**KERNEL, "metrics": {"time": 1e31}}]}}},
+        "verdict.profile.nsight.kernels[0].metrics.time",
+    ),
+]
+
+
+def test_a_forged_profile_is_refused(client: TestClient, db: Database) -> None:
+    """By its field, and a refusal changes nothing: the next one finds the same job."""
     search_id, node_id = waiting(client, db)
     line = result_line(bundled(client, search_id), profiled())
-    profile = {**line["verdict"]["profile"], **changes.get("profile", {})}
-    assert refusal(client, {**line, "verdict": {**line["verdict"], **changes, "profile": profile}})[0] == field
-    assert profile_of(db, node_id).state == "running"
+    for changes, field in FORGED_PROFILES:
+        profile = {**line["verdict"]["profile"], **changes.get("profile", {})}
+        forged = {**line, "verdict": {**line["verdict"], **changes, "profile": profile}}
+        assert refusal(client, forged)[0] == field, changes
+        assert profile_of(db, node_id).state == "running", changes
     assert merged(client, line)["merged"] == 1
 
 

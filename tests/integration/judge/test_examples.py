@@ -30,12 +30,11 @@ GIB = 2**30
 
 
 def cpu_workloads(role: str) -> list[Any]:
-    ops = [load_op(path) for path in EXAMPLES]
+    """The workloads of all examples; of an op with several all but the first are nightly."""
     return [
-        pytest.param(op, workload, id=f"{op.name}-{workload.id}")
-        for op in ops
-        for workload in op.workloads_for(CPU)
-        if workload.role == role
+        pytest.param(op, workload, id=f"{op.name}-{workload.id}", marks=[pytest.mark.nightly] if number else [])
+        for op in map(load_op, EXAMPLES)
+        for number, workload in enumerate(each for each in op.workloads_for(CPU) if each.role == role)
     ]
 
 

@@ -35,14 +35,6 @@ def _closed() -> Iterator[None]:
     compile_service.close()
 
 
-@pytest.fixture
-def _fresh() -> Iterator[None]:
-    """A server that is started by this test, and ends with it."""
-    compile_service.close()
-    yield
-    compile_service.close()
-
-
 def prepare(source: str, language: Language, cache: Path, seconds: float = 60.0) -> languages.Prepared:
     limits = CompileLimits(seconds=seconds)
     return languages.prepare(source, language, target_arch="sm_90", cache_dir=cache, limits=limits, workloads=[PLACE])
@@ -114,21 +106,6 @@ def test_another_source_flag_or_architecture_is_another_build(tmp_path: Path) ->
     assert not other["cached"]
 
 
-@pytest.mark.usefixtures("_fresh")
-def test_children_have_the_servers_environment_and_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "secret")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    say = "import os\nraise KeyError(sorted(os.environ.items()))"
-    with pytest.raises(CompileError) as said:
-        prepare(triton(say), "triton", tmp_path)
-    text = said.value.message
-    assert "('TRITON_INTERPRET', '0')" in text
-    assert "('CUDA_VISIBLE_DEVICES', '')" in text
-    assert "secret" not in text
-    assert "secret" not in Path(f"/proc/{server()}/environ").read_text()
-
-
 def test_a_compilation_that_does_not_end_is_killed_with_all_it_started(tmp_path: Path) -> None:
     mark = "3517.25"
     forks = f"import subprocess\nsubprocess.Popen(['sleep', '{mark}'], start_new_session=True)\nwhile True: pass"
@@ -144,17 +121,6 @@ def test_a_compilation_that_does_not_end_is_killed_with_all_it_started(tmp_path:
     assert prepare(candidate("cuda"), "cuda", tmp_path)["kernels"]
 
 
-@pytest.mark.usefixtures("_fresh")
-def test_what_is_timed_waits_for_a_server_that_starts_and_for_no_other() -> None:
-    compile_service.settle()
-    assert compile_service._SHARED.running() is None  # none is started for it
-    compile_service.start()
-    compile_service.settle()
-    assert (started := compile_service._SHARED.running()) is not None
-    assert started._ability is not None
-
-
-@pytest.mark.usefixtures("_fresh")
 def test_a_server_killed_from_outside_costs_a_repetition(tmp_path: Path) -> None:
     prepare(candidate("cuda"), "cuda", tmp_path / "first")
     first = server()
@@ -213,3 +179,27 @@ def test_the_server_ends_with_its_process_however_that_ends(tmp_path: Path) -> N
         assert b"compile_server" in command(pid)
         parent.kill()
     wait_until(lambda: not alive(pid))
+
+
+def test_what_is_timed_waits_for_a_server_that_starts_and_its_children_have_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one here, for it needs a server that starts in an environment of its own: to start one takes seconds."""
+    compile_service.close()
+    monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    compile_service.settle()
+    assert compile_service._SHARED.running() is None  # none is started for it
+    compile_service.start()
+    compile_service.settle()
+    assert (started := compile_service._SHARED.running()) is not None
+    assert started._ability is not None
+    say = "import os\nraise KeyError(sorted(os.environ.items()))"
+    with pytest.raises(CompileError) as said:
+        prepare(triton(say), "triton", tmp_path)
+    text = said.value.message
+    assert "('TRITON_INTERPRET', '0')" in text
+    assert "('CUDA_VISIBLE_DEVICES', '')" in text
+    assert "secret" not in text
+    assert "secret" not in Path(f"/proc/{server()}/environ").read_text()
