@@ -41,7 +41,6 @@ OPS = {
     "moe_experts": (EXPERTS, EXPERTS_CPP),
     "moe_experts_fp32": (EXPERTS_FP32, EXPERTS_FP32_CPP),
 }
-<<<<<<< HEAD
 QWEN3, MIXTRAL = ("Qwen3_MoE", 16, 4), ("Mixtral", 8, 2)
 LAYERS = [
     (*QWEN3, 1),
@@ -82,8 +81,6 @@ def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path_factory.mktemp("kernels")))
         yield
     layer.cache_clear()
-=======
->>>>>>> citime2
 
 
 @pytest.fixture(scope="module")
@@ -97,26 +94,7 @@ def kernels(packages: dict[str, Path]) -> dict[str, Served]:
     return {name: Served(Kernel(package / package.name)) for name, package in packages.items()}
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(("which", "experts", "top", "tokens"), LAYERS)
-=======
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-@pytest.mark.parametrize(
-    ("which", "experts", "top", "tokens"),
-    [
-        ("Qwen3_MoE", 16, 4, 1),
-        ("Mixtral", 8, 2, 12),
-        pytest.param("Qwen3_MoE", 16, 4, 12, marks=pytest.mark.nightly),
-        pytest.param("Mixtral", 8, 2, 1, marks=pytest.mark.nightly),
-    ],
-)
->>>>>>> citime2
 def test_grouped_products_stand_in_a_mixture_of_experts(
     packages: dict[str, Path], kernels: dict[str, Served], which: str, experts: int, top: int, tokens: int
 ) -> None:
