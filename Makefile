@@ -81,4 +81,4 @@ $(MODULES): service/dashboard/package-lock.json
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .mypy_worker.* .ruff_cache .pytest_cache .hypothesis .import_linter_cache

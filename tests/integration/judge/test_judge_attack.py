@@ -140,7 +140,8 @@ def test_what_was_found_is_asked_first_from_then_on(client: JudgeClient) -> None
     assert "attack" not in honest
 
 
-@pytest.mark.parametrize("name", CASES)
+# The honest kernel of the second case is that of the first.
+@pytest.mark.parametrize("name", [name for name in CASES if name != "does not read a scalar"])
 def test_an_honest_kernel_passes(client: JudgeClient, name: str) -> None:
     verdict = verdict_on(client, job_of(name, wrong=False, seconds=SHORT_S))
     assert verdict["verdict"] == "accepted", verdict["reason"]
