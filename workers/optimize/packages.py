@@ -15,9 +15,11 @@ from warpsmith.kernels_db.spec.names import identifier
 from warpsmith.workers.exports.project import FILE_CHECKS, Project, Refused, open_project
 
 MODULES = (
+    "attention.py",
     "backend.py",
     "bag_kernel.py",
     "bags.py",
+    "bounds.py",
     "choice.py",
     "choices.py",
     "comparing.py",
@@ -34,7 +36,6 @@ MODULES = (
     "meanwhile.py",
     "patterns.py",
     "places.py",
-    "attention.py",
     "products.py",
     "rewriting.py",
     "seams.py",

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import fx
 
-from warpsmith.workers.optimize.compiled import inductor
+from warpsmith.workers.optimize.compiled import bounds, inductor
+from warpsmith.workers.optimize.compiled.handle import Optimized
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 """Inductor imports a module of its own that warns."""
@@ -127,6 +128,30 @@ def test_a_condition_that_values_may_change_stays(model: Model) -> None:
     graph = graph_of(model)
     assert selections(graph) == 1
     torch.testing.assert_close(graph(*given())[0], model(*given()))
+
+
+def test_a_value_that_an_input_is_given_is_read_before_another_is_written() -> None:
+    def run(scores: torch.Tensor, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        before = torch.where(chosen(scores)[:, :1] >= EXPERTS, x.sin(), x)
+        x.add_(1)
+        state.copy_(before)
+        return x.sum()
+
+    found, wanted = ((*given(), torch.zeros(3, 8)) for _ in range(2))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        Optimized(run, None, None, lambda _: [], "right")(*found)
+        run(*wanted)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_number_on_another_device_is_not_taken_for_the_result() -> None:
+    graph = fx.Graph()
+    first, second = graph.placeholder("first"), graph.placeholder("second")
+    first.meta["val"], second.meta["val"] = torch.empty((), device="cpu"), torch.empty((), device="meta")
+    assert bounds._alike(first, first)
+    assert not bounds._alike(first, second)
 
 
 def test_an_axis_whose_size_varies_bounds_no_index() -> None:

@@ -81,6 +81,7 @@ def test_triton_is_hashed_beside_dynamo_once() -> None:
     from torch._inductor.runtime.triton_compat import triton_key  # noqa: PLC0415 - seconds
 
     inductor.hash_triton.cache_clear()
+    triton_key.cache_clear()
     uncompiled = torch.compiler.disable(lambda x: x + 1)
     Optimized(uncompiled, None, None, lambda _: [], "right")(torch.ones(2))
     assert inductor.hash_triton.cache_info().currsize == 1, "begun by a first call, before anything is compiled"

@@ -29,19 +29,15 @@ _RESHAPE, _BMM, _PERMUTE = torch.ops.aten.reshape.default, torch.ops.aten.bmm.de
 
 
 def write_as_products(graph: fx.Graph) -> None:
-    """Compute attention in products where the fused kernel would keep few multiprocessors busy.
-
-    Only where products in float32 are as exact as that kernel: not where TF32 is allowed.
-    """
-    if not _exact():
-        return
+    """Compute attention in products where the fused kernel would keep few multiprocessors busy."""
     for node in graph.find_nodes(op="call_function", target=_ATTENTION):
         given = _arguments(node)
         if _is_small(node, given):
             _write(graph, node, given)
 
 
-def _exact() -> bool:
+def is_allowed() -> bool:
+    """Return whether attention may be products: as exact as the kernel, so without TF32, and the caller's choice."""
     try:
         return torch.get_float32_matmul_precision() == "highest" and bool(torch._C._get_math_sdp_enabled())
     except RuntimeError:  # a program that set it by the old interface and by the new one is told nothing

@@ -113,10 +113,17 @@ def _along(node: Any) -> int | None:
 
 def _alike(node: fx.Node, other: fx.Node) -> bool:
     """Return whether two values lie alike in memory."""
-    facts = [(v.dtype, str(tuple(v.shape)), str(v.stride())) for v in (node.meta["val"], other.meta["val"])]
+    values = node.meta["val"], other.meta["val"]
+    facts = [(value.dtype, value.device, str(tuple(value.shape)), str(value.stride())) for value in values]
     return facts[0] == facts[1]
 
 
 def _leaves(node: fx.Node) -> bool:
-    """Return whether a value, or a view of it, is a result of the graph: it must not be another one's memory there."""
-    return any(user.op == "output" or (match.is_view(user) and _leaves(user)) for user in node.users)
+    """Return whether a value, or a view of it, is a result of the graph or is written to an input at its end.
+
+    It must not be the memory of another value there, which may have been written to before.
+    """
+    return any(
+        user.op == "output" or match.is_write_back(user) or (match.is_view(user) and _leaves(user))
+        for user in node.users
+    )

@@ -37,7 +37,7 @@ class Optimized:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the compiled model; the first call of each kind compiles it."""
-        if not self.graphs and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not self.graphs:  # Dynamo would guard on the list
             inductor.hash_triton()
         return self._compiled(*arguments, **keywords)
 

@@ -49,7 +49,9 @@ def compile_graph(
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415 - seconds, if nothing compiles
 
-    if (hashing := hash_triton()) is not None:
+    given = patches.get(_BEFORE_PATTERNS)
+    is_cached = given is None or given.uuid() is not None
+    if is_cached and (hashing := hash_triton()) is not None:
         hashing.join()
     if attempts is None:
         return cast("Compiled", compile_fx(graph, inputs, config_patches=patches or None))

@@ -166,10 +166,13 @@ def dropped(place: Placed, outcome: trial.Outcome) -> Placed:
 def _last(patches: inductor.Patches) -> tuple[str, ...]:
     """Return the names of what is rewritten behind kernels under patches of Inductor's configuration.
 
-    Products are Inductor's where it chooses their code by measurements.
+    Products are Inductor's where it chooses their code by measurements. What decides it is part of what Inductor's
+    cache knows code by.
     """
     chosen = any(patches.get(name) for name in ("max_autotune", "max_autotune_gemm"))
-    return tuple(name for name in LAST if not (chosen and name == "sums"))
+    out = {"sums"} if chosen else set()
+    out |= set() if attention.is_allowed() else {"attention"}
+    return tuple(name for name in LAST if name not in out)
 
 
 def _rewrite_last(names: Sequence[str], graph: fx.Graph) -> None:
