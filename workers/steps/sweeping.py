@@ -149,7 +149,7 @@ def expect_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> Ex
         return ExpectedSweep(seconds)
     timed = sum(one["rounds"] > 0 for sweep, _ in swept for one in sweep["configurations"])
     pace = timed / math.fsum(held for _, held in swept)
-    return ExpectedSweep(seconds, max(1, min(MOST_CONFIGURATIONS, round(pace * seconds))))
+    return ExpectedSweep(seconds, min(MOST_CONFIGURATIONS, round(pace * seconds)))
 
 
 def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:
