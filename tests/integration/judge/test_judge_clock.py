@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests import judging
 from tests.support.clock import is_awaited
 from tests.support.waiting import wait_until
-from warpsmith.workers.judge.machine.clock_lease import ClockLease
+from warpsmith.workers.judge.machine.clock_lease import PROCESSOR, ClockLease
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def compilation(beside: str) -> Job:
 def test_a_compilation_waits_for_the_timing_of_another_judge(judge: JudgeClient, judge_cache: Path) -> None:
     before = judge.judge(compilation("no timing"), PATIENCE_S)  # and it has started by now
     with ThreadPoolExecutor() as pool:
-        with ClockLease(judge_cache, "cpu").timing():
+        with ClockLease(judge_cache, PROCESSOR).timing():
             verdict = pool.submit(judge.judge, compilation("a timing"), PATIENCE_S)
             wait_until(lambda: is_awaited(judge_cache), PATIENCE_S, "a wait for the clock")
             assert not verdict.done()

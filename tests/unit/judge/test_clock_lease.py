@@ -13,6 +13,7 @@ from tests.support.waiting import wait_until
 from warpsmith.workers.judge.__main__ import share_clock
 from warpsmith.workers.judge.machine import clock_lease
 from warpsmith.workers.judge.machine.clock_lease import ClockLease
+from warpsmith.workers.judge.machine.device import Cpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ PATIENCE_S = 10.0
 
 @pytest.fixture
 def clock(tmp_path: Path) -> ClockLease:
-    return ClockLease(tmp_path, "cpu")
+    return ClockLease(tmp_path, clock_lease.PROCESSOR)
 
 
 @pytest.fixture
@@ -113,14 +114,15 @@ def test_between_two_pieces_a_timing_that_waits_goes_first(
 
 
 def test_a_judge_that_starts_keeps_timings_off(
-    clock: ClockLease,
     steps: list[str],
     begin: Callable[[Callable[[], None]], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    processor = Cpu(1)
+
     def time_one() -> None:
-        with clock.timing():
+        with ClockLease(tmp_path, processor.lease).timing():  # as a job's timing has it
             steps.append("timed")
 
     monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path))

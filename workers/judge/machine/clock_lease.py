@@ -19,6 +19,9 @@ from typing import TextIO
 
 from warpsmith.workers.judge.machine.timing_guard import QUIET
 
+PROCESSOR = "cpu"
+"""The processor's name among a host's devices."""
+
 HELD_S = 5.0
 """Seconds of a share in a clock after which a timing that waits goes first."""
 
