@@ -213,8 +213,8 @@ class JobRun:
         """Hold the clock.
 
         On a GPU everything runs on the clock's own device, so `on_device` holds it for all but starting processes. Such
-        a start runs on the device without the lease, for a moment (`runner_process.Runner.load`). On a CPU it is held only
-        while the clock runs.
+        a start runs on the device without the lease, for a moment (`runner_process.Runner.load`). On a CPU it is held
+        only while the clock runs.
         """
         return nullcontext() if self.on_gpu else self._lease()
 
