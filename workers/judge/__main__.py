@@ -122,12 +122,12 @@ def main() -> int:
 
 def share_clock() -> ExitStack:
     """Keep other judges from timing the processor until the result is closed: a start's imports take its cores."""
-    from warpsmith.workers.judge.machine.clock_lease import ClockLease  # noqa: PLC0415 - as in `_serve`
+    from warpsmith.workers.judge.machine.clock_lease import PROCESSOR, ClockLease  # noqa: PLC0415 - as in `_serve`
 
     held = ExitStack()
     with suppress(OSError):  # a cache that takes no writes: jobs are told
         cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-        held.enter_context(ClockLease(cache_directory(), "cpu").beside())
+        held.enter_context(ClockLease(cache_directory(), PROCESSOR).beside())
     return held
 
 

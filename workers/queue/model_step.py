@@ -229,7 +229,7 @@ def request_context(work: Work) -> requests.RequestContext:
         other=_facts(work.other),
         leads_on=work.leads_on,
         joins=work.joins,
-        sweeps=work.sweeps,
+        sweeps=work.expected_sweep.is_worthwhile,
         sweep_s=work.expected_sweep.seconds,
         sweep_timed=work.expected_sweep.timed,
         ledger=tuple(requests.ledger_entry(**tried._asdict()) for tried in work.ledger),

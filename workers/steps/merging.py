@@ -82,7 +82,7 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         check_sweep(node.source, attempt.params.get(SHARE), found["verdict"])
         check_configurations(session, search, job, node, found["verdict"])
         if job.screening is None:
-            keep_for_verification(session, job, attempt, found["verdict"].get("sweep_seconds", 0.0))
+            keep_for_verification(session, job, attempt, found["verdict"])
         commit_verdict(session, work, _mark_merged(session, search, node, job, found, now), now)
         return Merged("merged", search.id)
 

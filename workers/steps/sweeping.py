@@ -16,6 +16,7 @@ import math
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, aliased
 
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.job.sweep_documents import MOST_LEADERS, SWEEP_S, find_leaders
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.tunables import MOST_CONFIGURATIONS, has_configurations
@@ -111,13 +112,15 @@ def _reserved_by_bundles(session: Session, search: SearchRow) -> float:
     return session.scalar(query.where(BundleJobRow.bundle_id.in_(out))) or 0.0
 
 
-def keep_for_verification(session: Session, job: BundleJobRow, attempt: AttemptRow, held_s: float) -> None:
+def keep_for_verification(session: Session, job: BundleJobRow, attempt: AttemptRow, verdict: Verdict) -> None:
     """Keep what a screening of a bundle left of its share for the verification that goes with it.
 
-    job, attempt: of the screening, which is merged. held_s: what its sweep held.
+    job, attempt: of the screening, which is merged with `verdict`. Nothing is kept where that was not accepted, since
+    no verification follows, or where no configuration led, since the verification sweeps nothing.
     """
-    if SHARE in attempt.params:
-        left = max(0.0, attempt.params[SHARE] - held_s)
+    sweep = verdict.get("sweep")
+    if SHARE in attempt.params and verdict["verdict"] == "accepted" and sweep and find_leaders(sweep):
+        left = max(0.0, attempt.params[SHARE] - verdict.get("sweep_seconds", 0.0))
         session.execute(update(BundleJobRow).where(BundleJobRow.screening == job.id).values(sweep_s=left))
 
 
@@ -146,7 +149,7 @@ def expect_sweep(session: Session, search: SearchRow, attempt: AttemptRow) -> Ex
         return ExpectedSweep(seconds)
     timed = sum(one["rounds"] > 0 for sweep, _ in swept for one in sweep["configurations"])
     pace = timed / math.fsum(held for _, held in swept)
-    return ExpectedSweep(seconds, max(1, min(MOST_CONFIGURATIONS, round(pace * seconds))))
+    return ExpectedSweep(seconds, min(MOST_CONFIGURATIONS, round(pace * seconds)))
 
 
 def leaders_of(session: Session, node: NodeRow) -> tuple[dict[str, int], ...]:

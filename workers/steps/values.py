@@ -205,6 +205,10 @@ class Tried(NamedTuple):
     tuned: tuple[str, ...] = ()
 
 
+LEAST_SWEEP_S = 0.01
+"""Device seconds of the shortest sweep that requests name: shares are fractions, whose sum may leave a little."""
+
+
 @dataclass(frozen=True)
 class ExpectedSweep:
     """The device seconds that a candidate's sweep may hold, and how many configurations it should time in them.
@@ -214,6 +218,11 @@ class ExpectedSweep:
 
     seconds: float = SWEEP_S
     timed: int | None = None
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether it should time a configuration beside the default, which is the first."""
+        return self.seconds >= LEAST_SWEEP_S and (self.timed is None or self.timed > 1)
 
 
 @dataclass(frozen=True)
@@ -231,9 +240,9 @@ class Work:
     ideate one that is faster than the parent on the bench workloads `leads_on`, for code one that the idea names.
     joins: the search's policy joins candidates by size itself. sweep_s: of a screening, the device seconds that its
     sweep may hold, None where the budget does not limit them or it has none; of a verification, for `configurations`:
-    the values of those that its sweep found faster than the chosen one on some workload. sweeps: the budget leaves
-    device seconds for sweeps; `expected_sweep`, of model steps: what the sweep of a new candidate has. reached: the
-    quota of its team that keeps the step from spending; None where it may.
+    the values of those that its sweep found faster than the chosen one on some workload. `expected_sweep`, of model
+    steps: what the sweep of a new candidate has. reached: the quota of its team that keeps the step from spending; None
+    where it may.
     """
 
     attempt_id: str
@@ -263,7 +272,6 @@ class Work:
     leads_on: tuple[str, ...] = ()
     joins: bool = False
     sweep_s: float | None = None
-    sweeps: bool = True
     expected_sweep: ExpectedSweep = ExpectedSweep()
     configurations: tuple[Mapping[str, int], ...] = ()
     reached: Usage | None = None

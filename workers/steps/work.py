@@ -17,7 +17,7 @@ from warpsmith.kernels_db.store.lineage import NUMBERED
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.kernels_db.store.teams import is_readable
-from warpsmith.workers.search.budget import parse_budget, sweep_seconds_left
+from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.joining import SURE_LEAD
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.steps.planting import bare_variants
@@ -116,7 +116,6 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         leads_on=() if other is None else leads_on,
         joins=bool(getattr(parse_policy(search.policy), "joins", False)),
         sweep_s=None if asks_model or baselines_alone else _sweep_seconds(search, attempt),
-        sweeps=sweep_seconds_left(parse_budget(search.budget), search.sweep_seconds) != 0.0,
         expected_sweep=expect_sweep(session, search, attempt) if asks_model else ExpectedSweep(),
         configurations=leaders_of(session, node) if kind == "verify" else (),
     )

@@ -351,6 +351,19 @@ def test_what_a_screening_left_of_its_share_is_kept_for_its_verification(client:
     assert unreserved(db, search_id) == 10.0
 
 
+@pytest.mark.parametrize("outcome", ["rejected", "no leader"])
+@on_both_databases("db")
+def test_nothing_is_kept_for_a_verification_that_sweeps_nothing(client: TestClient, db: Database, outcome: str) -> None:
+    """A candidate that was rejected is not verified, and one without leaders has no further configurations."""
+    search_id = begun(client, db, [tuned(0.0 if outcome == "rejected" else 2.0), tuned(1.5)], sweep_seconds=12.0)
+    bundle = bundled(client, search_id)
+    line = swept_line(bundle, configurations=[ENTRY])
+    if outcome == "rejected":
+        line["verdict"] = judged(json.loads(bundle.jobs[0])["job"])
+    assert merged(client, line)["merged"] == 1
+    assert unreserved(db, search_id) == 5.0, "6 s are the other screening's, 1 s is spent"
+
+
 # Hostile hosts
 
 

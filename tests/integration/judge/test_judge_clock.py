@@ -5,10 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import judging
 from tests.support.clock import is_awaited
 from tests.support.waiting import wait_until
-from warpsmith.workers.judge.machine.clock_lease import ClockLease
+from warpsmith.workers.judge.machine import clock_lease
+from warpsmith.workers.judge.machine.clock_lease import PROCESSOR, ClockLease
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +27,13 @@ def compilation(beside: str) -> Job:
     return {**judging.job(judging.LAYER_NORM, judging.LAYER_NORMS[:1], source), "level": "compile"}
 
 
-def test_a_compilation_waits_for_the_timing_of_another_judge(judge: JudgeClient, judge_cache: Path) -> None:
+def test_a_compilation_waits_for_the_timing_of_another_judge(
+    judge: JudgeClient, judge_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_lease, "HELD_S", 0.0)  # this timing keeps the clock no longer than it takes
     before = judge.judge(compilation("no timing"), PATIENCE_S)  # and it has started by now
     with ThreadPoolExecutor() as pool:
-        with ClockLease(judge_cache, "cpu").timing():
+        with ClockLease(judge_cache, PROCESSOR).timing():
             verdict = pool.submit(judge.judge, compilation("a timing"), PATIENCE_S)
             wait_until(lambda: is_awaited(judge_cache), PATIENCE_S, "a wait for the clock")
             assert not verdict.done()

@@ -213,6 +213,52 @@ def test_requests_recommend_no_tunables_when_no_sweep_seconds_are_left(db: Datab
     assert advice not in build(request_context(later)).messages[1]["content"]
 
 
+def test_requests_recommend_no_tunables_while_screenings_hold_all_sweep_seconds(db: Database) -> None:
+    """The search has its seconds yet; none of them is for another candidate."""
+    driver = Driver(db, create(db, budget={"sweep_seconds": 40}), decide=small_policy(codes=1, ideas=7))
+    later = driver.until("code")
+    others = [one.id for one in driver.attempts() if one.kind == "code" and one.state == "pending"]
+    for number, attempt_id in enumerate(others):
+        written = SOURCE.replace("return ROWS", f"return ROWS + {number}")
+        assert steps.complete_code(db, driver.claim(attempt_id).attempt_id, "me", written, "cpp", [call()], driver.now)
+    driver.advance()
+    steps.reconcile(db, driver.now + 60.0, SETTINGS)  # the first one's worker died
+    held = [driver.claim(one.id) for one in driver.attempts() if (one.kind, one.state) == ("judge", "pending")]
+    assert sum(work.sweep_s or 0.0 for work in held) == pytest.approx(40.0)
+    again = driver.claim(later.attempt_id, "another")
+    assert "may be left to the judge" not in build(request_context(again)).messages[1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "worthwhile"),
+    [
+        (ExpectedSweep(), True),
+        (ExpectedSweep(0.0), False),
+        (ExpectedSweep(7e-15), False),
+        (ExpectedSweep(8.0, 2), True),
+        (ExpectedSweep(8.0, 1), False),
+        (ExpectedSweep(8.0, 0), False),
+    ],
+)
+def test_a_sweep_is_worthwhile_where_it_should_time_more_than_the_default(
+    expected: ExpectedSweep, worthwhile: bool
+) -> None:
+    assert expected.is_worthwhile == worthwhile
+
+
+def test_the_pace_of_slow_sweeps_rounds_to_no_configuration(db: Database) -> None:
+    driver = Driver(db, create(db, budget={"sweep_seconds": 40}), decide=small_policy(codes=1, ideas=1, rounds=2))
+    work = driver.until("code")
+    assert steps.complete_code(db, work.attempt_id, "me", SOURCE, "cpp", [call()], driver.now)
+    driver.advance()
+    judge = next(one for one in driver.attempts() if (one.kind, one.node_id) == ("judge", work.node.id))
+    document = verdict("screen", score=1.5, sweep=SWEEP, sweep_seconds=38.0)
+    assert steps.complete_judge(db, driver.claim(judge.id).attempt_id, "me", document, driver.now)
+    later = driver.until("ideate")
+    assert later.expected_sweep == ExpectedSweep(2.0, 0)
+    assert "may be left to the judge" not in build(request_context(later)).messages[1]["content"]
+
+
 def test_a_search_without_a_limit_asks_for_none(driver: Driver) -> None:
     assert "sweep_s" not in job_of(driver.until("judge"), limits_with(None))["limits"]
 

@@ -126,6 +126,8 @@ class JobRun:
     def candidate(self) -> Iterator[RunnerHandle]:
         """Start the candidate's runner in gate `screen`, yield it, and close it at the end.
 
+        On a GPU the start runs a few kernels of ours without the lease.
+
         Raises Stopped, ForkServerDied, NotConfined.
         """
         with self.report.gate("screen"), candidate_at_fault("screen", None, carried=self.carried):
@@ -139,7 +141,8 @@ class JobRun:
     def variants(self, variants: Sequence[Variant]) -> Iterator[list[RunnerHandle | Stopped]]:
         """Start the runners of some configurations side by side, yield them or why there is none, and close them.
 
-        Each configuration has a process of its own, which stands still until it is called. Raises as `candidate`.
+        Each configuration has a process of its own, which stands still until it is called. Starts run on a GPU as
+        `candidate`'s does. Raises as that does.
         """
         with ExitStack() as open_ones:
             started: list[RunnerHandle | Stopped] = []
@@ -209,8 +212,9 @@ class JobRun:
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the clock.
 
-        On a GPU everything runs on the clock's own device, so `on_device` holds it for all but
-        starting processes; on a CPU it is held only while the clock runs.
+        On a GPU everything runs on the clock's own device, so `on_device` holds it for all but starting processes. Such
+        a start runs on the device without the lease, for a moment (`runner_process.Runner.load`). On a CPU it is held
+        only while the clock runs.
         """
         return nullcontext() if self.on_gpu else self._lease()
 

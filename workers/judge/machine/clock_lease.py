@@ -4,23 +4,31 @@ One judge times at a time. What only compiles goes on beside others of its kind 
 never beside a timing of the processor: its compilers would take the cores that are timed.
 
 There are two locks. Who wants the clock, for either, first takes the turn and gives it back with the clock in hand. So
-a judge that times workload after workload lets in what waits to compile, and the other way round: neither waits for
-more than what the other has in hand.
+a judge that times workload after workload lets in what waits to compile, and the other way round.
+
+A sweep times for some hundredths of a second at once, a compilation takes seconds, so that with turns alone every
+timing would wait for one. So the first timing after a share keeps others out for HELD_S: what is timed in these seconds
+waits for none, and a share waits for them and for the timing in hand, no more. When they end is in the file of the
+turn, so a judge that dies leaves nothing behind that lasts.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from warpsmith.workers.judge.machine.timing_guard import QUIET
 
+PROCESSOR = "cpu"
+"""The processor's name among a host's devices."""
+
 HELD_S = 5.0
-"""Seconds of a share in a clock after which a timing that waits goes first."""
+"""Seconds of a share in a clock after which a timing that waits goes first, and of timings after which a share does."""
 
 
 class ClockLease:
@@ -72,6 +80,25 @@ class Share:
 
 def _take(turn: Path, clock: TextIO, kind: int) -> None:
     # A thread that waits here holds up no timing of its own process.
-    with QUIET.resting(), turn.open("w") as taken:
+    with QUIET.resting(), turn.open("ab+", buffering=0) as taken:
         fcntl.flock(taken, fcntl.LOCK_EX)
+        while kind == fcntl.LOCK_SH and (wait_s := _seconds_kept(taken)) > 0.0:
+            fcntl.flock(taken, fcntl.LOCK_UN)
+            time.sleep(wait_s)
+            fcntl.flock(taken, fcntl.LOCK_EX)
         fcntl.flock(clock, kind)
+        if kind == fcntl.LOCK_SH:
+            taken.truncate(0)
+        elif os.fstat(taken.fileno()).st_size == 0:  # the first timing after a share
+            with suppress(OSError):  # on a full disk turns alone have to do
+                taken.write(str(time.monotonic() + HELD_S).encode())
+
+
+def _seconds_kept(taken: BinaryIO) -> float:
+    """Return for how long timings still keep shares out, by the file of the turn, which is in hand."""
+    taken.seek(0)
+    try:
+        left = float(taken.read() or b"0") - time.monotonic()
+    except ValueError:  # its writer died
+        return 0.0
+    return left if left <= HELD_S else 0.0  # more is of before the host's start

@@ -22,6 +22,7 @@ import torch
 
 from warpsmith.kernels_db.job.memory import GPU_SHARE
 from warpsmith.workers.judge.machine import gpu
+from warpsmith.workers.judge.machine.clock_lease import PROCESSOR
 from warpsmith.workers.judge.machine.host import available_bytes, total_bytes
 from warpsmith.workers.judge.machine.processor import caches, cpu_name, vector_extensions
 
@@ -85,7 +86,7 @@ class Cpu(Device):
 
     def __init__(self, cores: int) -> None:
         self.name = cpu_name()
-        self.lease = "cpu"
+        self.lease = PROCESSOR
         self.cores = cores
         self._compiler = _compiler_release()
 

@@ -240,7 +240,9 @@ class Runner:
             triton_runtime.install()
         if self.device == "cuda" and self.mode == "candidate" and compiler in ("nvrtc", "triton", "cute", "tilelang"):
             self.state = GpuState(compiler)
-            # A process starts without the device's lease; what its first call would load, it loads now.
+            # What the first call would load, it loads now, without the device's lease: about 1 ms of kernels, which
+            # another judge of the device may find beside a burst. Starts wait for no lease, so that a sweep holds it
+            # for calls alone.
             self.state.make_ready()
             burst.make_ready()
         interpreted = self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1"
