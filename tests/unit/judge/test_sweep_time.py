@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import steps_support
-from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, find_leaders
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.gate.tunables import Configuration
 from warpsmith.workers.judge.gates import configurations, verdict
@@ -249,6 +249,54 @@ def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rou
     assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
     assert run.chosen is not None
     assert run.chosen.values == {"N": 0}
+
+
+class TimingsOfTwo:
+    """In place of a timing: by configuration the times of its first round on w1 and w2; the others are out at once.
+
+    The first `wrong` of those with times are found wrong in the second round.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run, times: list[tuple[float, float]], wrong: int) -> None:
+        self.times, self.wrong = times, wrong
+        monkeypatch.setattr(module, "_time", self)
+        monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+        (bench, *_) = run.timed_workloads()
+        monkeypatch.setattr(run, "timed_workloads", lambda: [{**bench, "id": "w1"}, {**bench, "id": "w2"}])
+
+    def __call__(
+        self, job_run: Run, entry: Any, runner: None, workloads: list[Any], seconds: Any, fastest: dict[str, float]
+    ) -> None:
+        number = entry.variant.values["N"]
+        if entry.rounds and number < self.wrong:
+            entry.failure = Stopped("rejected", "screen", f"N={number} is wrong in a later call")
+            return
+        entry.is_out = number >= len(self.times)
+        times = (100.0, 100.0) if entry.is_out else self.times[number]
+        entry.history.append(dict(zip(("w1", "w2"), times, strict=True)))
+        seconds.add(0.01, 0.0, 0)
+
+
+def test_where_all_that_went_on_fail_the_sweep_ends_with_why_and_not_with_what_was_never_checked(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=4)
+    TimingsOfTwo(monkeypatch, run, [(1.0, 10.0), (1.1, 10.0), (9.0, 5.0)], wrong=3)
+    with pytest.raises(Stopped, match="N=0 is wrong in a later call"):
+        module.sweep(run)  # type: ignore[arg-type]
+
+
+def test_times_of_nothing_that_a_runner_tells_have_ratios(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module._median_us([0.0, 0.0, 0.0]) > 0.0
+    assert module._median_us([1e308] * 3) < 1e308
+    assert module._median_us([3.0, 1.0, 2.0]) == 2.0
+    run = Run(clock, on_gpu=True, declared=4)
+    nothing = module._median_us([0.0])
+    TimingsOfTwo(monkeypatch, run, [(1.0, 1.0), (nothing, 1.0), (nothing, nothing), (1e-5, 1e-5)], wrong=0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert run.report.sweep is not None
+    assert all(time > 0.0 for one in run.report.sweep["configurations"] for time in one["time_us"].values())
+    assert find_leaders(run.report.sweep) == ()
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,9 @@ HOPELESS = 2.0
 LEAST_S = 1e-6
 """Seconds that a timing is taken to need at least: clocks may read none."""
 
+LEAST_US, MOST_US = 1e-3, 1e9
+"""Microseconds within which a time is kept: a GPU's runner tells its own, and may tell 0, which has no ratio."""
+
 LONGEST_FAILURE = 300
 
 
@@ -94,7 +97,7 @@ class _Entry:
         """Write it for the verdict, beside the chosen one."""
         found: SweptConfiguration = {
             "values": dict(self.variant.values),
-            "time_us": {name: round(value, 3) for name, value in self.beside(chosen).items()},
+            "time_us": {name: max(round(value, 3), LEAST_US) for name, value in self.beside(chosen).items()},
             "rounds": self.rounds,
         }
         if self.failure is not None:
@@ -178,11 +181,11 @@ def sweep(job_run: JobRun) -> None:
     finally:
         configurations.close()
         job_run.report.sweep_seconds = round(seconds.held, 4)
-    timed = [entry for entry in entries if entry.failure is None and entry.rounds]
-    if not timed:
-        raise next(entry.failure for entry in entries if entry.failure is not None)
+    timed = [entry for entry in entries if entry.failure is None and entry.rounds and not entry.is_out]
+    if not timed:  # one that is out was never checked, so it is no candidate where all others failed
+        raise _first_failure(entries)
     last = max(entry.rounds for entry in timed)
-    final = [entry for entry in timed if entry.rounds == last and not entry.is_out]
+    final = [entry for entry in timed if entry.rounds == last]
     chosen = min(final, key=lambda entry: mean_ratio(entry.time_us, final[0].time_us, weights))
 
     def place(entry: _Entry) -> tuple[bool, float]:
@@ -198,6 +201,12 @@ def sweep(job_run: JobRun) -> None:
     _note_left_out(job_run, configurations, len(entries), seconds)
     job_run.choose(chosen.variant)
     refuse_twin(job_run.job, (job_run.report.compile or {}).get("digest"))
+
+
+def _first_failure(entries: Sequence[_Entry]) -> Stopped:
+    """Return why the first of those failed that came as far as any: what is wrong says more than what was refused."""
+    failed = [(entry.rounds, entry.failure) for entry in entries if entry.failure is not None]
+    return max(failed, key=lambda one: one[0])[1]
 
 
 def _note_left_out(job_run: JobRun, configurations: Configurations, known: int, seconds: _Seconds) -> None:
@@ -340,7 +349,7 @@ def _time(
                     )
                     began = time.monotonic()
                     reading = calls.time([], plan)
-                    found[name] = float(np.median(reading.samples["candidate"]))
+                    found[name] = _median_us(reading.samples["candidate"])
                     clock_s += time.monotonic() - began
                     if reading.hopeless:
                         left_early.add(name)
@@ -353,6 +362,11 @@ def _time(
     seconds.add(seconds.held - before, clock_s, entry.rounds, whole=not left_early)
     entry.is_out = len(left_early) == len(workloads)
     entry.history.append(found)
+
+
+def _median_us(samples: Sequence[float]) -> float:
+    """Return the median of samples as a time that has a ratio to any other, whatever a runner told."""
+    return min(max(float(np.median(samples)), LEAST_US), MOST_US)
 
 
 def _plan(job_run: JobRun, number: int, fastest_us: float) -> timing.Plan:
