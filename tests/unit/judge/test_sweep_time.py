@@ -39,17 +39,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Run:
-    """The parts of a job run that a sweep reads; the device comes free after `wait_s`."""
+    """The parts of a job run that a sweep reads.
+
+    The device comes free after `wait_s`, and runners that start side by side have loaded after `start_s`.
+    """
 
     def __init__(
-        self, clock: Clock, on_gpu: bool, wait_s: float = 0.0, declared: int = 4, sweep_s: float | None = None
+        self,
+        clock: Clock,
+        on_gpu: bool,
+        wait_s: float = 0.0,
+        declared: int = 4,
+        sweep_s: float | None = None,
+        start_s: float = 0.0,
     ) -> None:
         candidate: Any = {"language": "cpp", "source": ""}
         self.job = build_job(steps_support.OP, steps_support.TARGET, level="screen", candidate=candidate)
         if sweep_s is not None:
             self.job["limits"] = {**self.job["limits"], "sweep_s": sweep_s}
         self.report = Report(self.job)
-        self.clock, self.on_gpu, self.wait_s = clock, on_gpu, wait_s
+        self.clock, self.on_gpu, self.wait_s, self.start_s = clock, on_gpu, wait_s, start_s
         self.rng = random.Random(0)
         self.configurations = Configurations([{"N": number} for number in range(declared)], built, beside=on_gpu)
         self.configurations.begin(1)
@@ -72,6 +81,7 @@ class Run:
     @contextmanager
     def variants(self, variants: Sequence[Variant]) -> Iterator[list[None]]:
         self.started.append([variant.values["N"] for variant in variants])
+        self.clock.pass_by(self.start_s)
         yield [None for _ in variants]
 
     def choose(self, variant: Variant) -> None:
@@ -249,6 +259,34 @@ def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rou
     assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
     assert run.chosen is not None
     assert run.chosen.values == {"N": 0}
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("sweep_s", [3.0, None])
+def test_loads_that_never_end_end_the_sweep_though_they_hold_no_device(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, sweep_s: float | None, on_gpu: bool
+) -> None:
+    run = Run(clock, on_gpu, declared=15, sweep_s=sweep_s, start_s=120.0)
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        entry.failure = Stopped("rejected", "screen", f"N={entry.variant.values['N']} does not load")
+
+    monkeypatch.setattr(module, "_time", time)
+    with pytest.raises(Stopped, match="N=0 does not load"):
+        module.sweep(run)  # type: ignore[arg-type]
+    assert len(run.started) == 1, "120 s of starts leave none of the 60 s"
+    assert run.report.sweep_seconds == 0.0
+
+
+def test_starts_count_towards_the_limit_beyond_their_own_seconds_and_the_verdict_says_so(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=False, declared=15, sweep_s=30.0, start_s=20.0)
+    timings = Timings(monkeypatch, clock, 1.0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert timings.rounds == [[0, 1, 2, 3], [], [], []], "the fifth's start goes beyond 30 s"
+    (note,) = run.report.notes
+    assert "ended after 4 device seconds and 100 s of starting runners, 11 of 15 configurations not timed" in note
 
 
 class TimingsOfTwo:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +55,9 @@ Among so few another configuration promises more than telling apart by a percent
 
 HOPELESS = 2.0
 """Times as long as the fastest so far on a workload that first calls take after which a configuration is left there."""
+
+STARTS_S = 60.0
+"""Seconds of starting runners that a sweep has beside its device seconds; what goes beyond counts towards these."""
 
 LEAST_S = 1e-6
 """Seconds that a timing is taken to need at least: clocks may read none."""
@@ -108,7 +111,8 @@ class _Entry:
 class _Seconds:
     """The device seconds of one sweep, the limit that they have, and what a timing takes of them.
 
-    On a GPU the device is held for all of a timing, a start of the runner too, on a CPU while a clock runs.
+    On a GPU the device is held for all of a timing, on a CPU while a clock runs. Runners start without it, and a source
+    may take long to load or never end: beyond STARTS_S starts count as if they held it.
     """
 
     def __init__(self, job_run: JobRun) -> None:
@@ -117,6 +121,7 @@ class _Seconds:
         own = job_run.job["limits"].get("sweep_s")
         self.limit = SWEEP_S if own is None else min(own, SWEEP_S)
         self._timings: list[tuple[float, float, bool]] = []
+        self._start_s = 0.0
         self.short = False
         """Whether the limit kept a configuration from being timed that would have been."""
 
@@ -126,9 +131,27 @@ class _Seconds:
         return self._report.seconds.get("exclusive", 0.0) - self._before
 
     @property
+    def spent(self) -> float:
+        """Seconds that count towards the limit: those of the device, and of starts what goes beyond STARTS_S."""
+        return self.held + max(0.0, self._start_s - STARTS_S)
+
+    @property
     def left(self) -> float:
-        """Device seconds until the limit."""
-        return self.limit - self.held
+        """Seconds until the limit."""
+        return self.limit - self.spent
+
+    @contextmanager
+    def starting(self, job_run: JobRun, entries: Sequence[_Entry]) -> Iterator[list[RunnerHandle | Stopped]]:
+        """Start the runners of some configurations, as `JobRun.variants` does, and count the seconds of that."""
+        began = time.monotonic()
+        with job_run.variants([entry.variant for entry in entries]) as runners:
+            self._start_s += time.monotonic() - began
+            yield runners
+
+    def describe(self) -> str:
+        """Write what the limit ended the sweep after."""
+        device = f"{self.held:.3g} device seconds"
+        return device if self._start_s <= STARTS_S else f"{device} and {self._start_s:.3g} s of starting runners"
 
     def add(self, held: float, clock: float, number: int, *, whole: bool = True) -> None:
         """Take in what one timing of round `number` took, and what of that grows with its blocks.
@@ -223,7 +246,7 @@ def _note_left_out(job_run: JobRun, configurations: Configurations, known: int, 
         return
     what = "the sweep" if limit_s >= SWEEP_S else "limits.sweep_s: the sweep"
     untimed = f"{left_out} of {configurations.declared} configurations not timed, {not_compiled} of them not compiled"
-    ended = f"{what} ended after {seconds.held:.3g} device seconds" if seconds.short else "no time to compile more"
+    ended = f"{what} ended after {seconds.describe()}" if seconds.short else "no time to compile more"
     job_run.note(f"{ended}, {untimed if left_out else 'before its last round'}")
 
 
@@ -236,10 +259,11 @@ def _time_first(
     """
     entries: list[_Entry] = []
 
-    def room() -> int:
+    def room(*, started: bool = False) -> int:
         right = any(entry.failure is None for entry in entries)
         found = seconds.first_room(sum(entry.rounds > 0 for entry in entries))
-        return found if right or seconds.held >= SWEEP_S else max(found, 1)
+        spent = seconds.held if started else seconds.spent  # what is started costs no further start
+        return found if right or spent >= SWEEP_S else max(found, 1)
 
     while room():
         taken = _take(job_run, configurations, room())
@@ -247,9 +271,9 @@ def _time_first(
             return entries
         entries += [entry for entry in taken if entry.failure is not None]
         compiled = [entry for entry in taken if entry.failure is None]
-        with job_run.variants([entry.variant for entry in compiled]) as runners:
+        with seconds.starting(job_run, compiled) as runners:
             for entry, runner in zip(compiled, runners, strict=True):
-                if not room():
+                if not isinstance(runner, Stopped) and not room(started=True):
                     break
                 _time(job_run, entry, runner, workloads, seconds, _fastest(entries))
                 entries.append(entry)
@@ -308,7 +332,7 @@ def _halve(
         together = job_run.started_at_once()
         for first_of_them in range(0, len(left), together):
             some = left[first_of_them : first_of_them + together]
-            with job_run.variants([entry.variant for entry in some]) as runners:
+            with seconds.starting(job_run, some) as runners:
                 for entry, runner in zip(some, runners, strict=True):
                     if seconds.left <= 0:
                         seconds.short = True
