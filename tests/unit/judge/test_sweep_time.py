@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support import steps_support
-from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, find_leaders
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, describe_sweep, find_leaders
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.gate.tunables import Configuration
+from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
 from warpsmith.workers.judge.gates.job_run import MOST_STARTED, JobRun
+from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 
@@ -65,6 +67,7 @@ class Run:
         self.prepared = Prepared(configurations=self.configurations)
         self.chosen: Variant | None = None
         self.started: list[list[int]] = []
+        self.runners = None
 
     def timed_workloads(self) -> list[Any]:
         return [one for one in self.job["workloads"] if one["role"] == "bench"]
@@ -74,6 +77,15 @@ class Run:
         self.clock.pass_by(self.wait_s)
         with self.report.gate("exclusive"):
             yield
+
+    def on_device(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    exclusive = on_device
+
+    def source(self, _: Any) -> None: ...
+
+    def bind_for_timing(self, *_: Any) -> None: ...
 
     def started_at_once(self) -> int:
         return MOST_STARTED if self.on_gpu else 1
@@ -335,6 +347,44 @@ def test_times_of_nothing_that_a_runner_tells_have_ratios(clock: Clock, monkeypa
     assert run.report.sweep is not None
     assert all(time > 0.0 for one in run.report.sweep["configurations"] for time in one["time_us"].values())
     assert find_leaders(run.report.sweep) == ()
+
+
+def test_first_calls_of_the_chosen_one_make_no_leader_of_what_left_before_it_was_timed(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is half as fast later. N=1 is chosen, left early on w2 in the first round, N=3's only one."""
+    run = Run(clock, on_gpu=True, declared=4)
+    (bench, *_) = run.timed_workloads()
+    monkeypatch.setattr(run, "timed_workloads", lambda: [{**bench, "id": "w1"}, {**bench, "id": "w2"}])
+    monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+    monkeypatch.setattr(module, "RunnerHandle", SimpleNamespace)
+    first = [(11.0, 11.0), (8.0, 25.0), (50.0, 9.9), (16.0, 13.0)]
+    later = [(22.0, 22.0), (16.0, 20.0), (100.0, 19.8)]
+    reads = {(number, 0): times for number, times in enumerate(first)}
+    reads |= {(number, 1): times for number, times in enumerate(later)}
+
+    @contextmanager
+    def variants(variants: Sequence[Variant]) -> Iterator[list[Any]]:
+        yield [
+            SimpleNamespace(number=one.values["N"], rest=lambda: None, close=lambda: None, calls=0) for one in variants
+        ]
+
+    def time(calls: Any, _: Any, plan: timing.Plan) -> Reading:
+        number, later_round = calls.candidate.number, plan.fewest_rounds > module.FIRST_BLOCKS
+        read = reads[number, int(later_round)][calls.workload["id"] == "w2"]
+        return Reading({"candidate": [read]}, hopeless=read > plan.hopeless_us)
+
+    monkeypatch.setattr(run, "variants", variants)
+    monkeypatch.setattr(module.WorkloadRun, "time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    found = run.report.sweep
+    assert found is not None
+    assert found["chosen"] == {"N": 1}
+    by_number = {one["values"]["N"]: one for one in found["configurations"]}
+    assert by_number[3] == {"values": {"N": 3}, "time_us": {"w1": 32.0, "w2": 13.0}, "rounds": 1, "unscaled": ["w2"]}
+    assert all("unscaled" not in by_number[number] for number in (0, 1, 2))
+    assert find_leaders(found) == ()
+    assert "on w2" not in describe_sweep(found)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,9 @@ class _Entry:
     variant: Variant
     history: list[dict[str, float]] = field(default_factory=list)
     failure: Stopped | None = None
+    left_early: set[str] = field(default_factory=set)
+    """Workloads on which its first round ended after its first calls, whose times are theirs."""
+
     is_out: bool = False
     """Whether it was clearly slower on every workload: it was not checked, and is not timed again."""
 
@@ -87,14 +90,25 @@ class _Entry:
         return self.history[-1] if self.history and self.failure is None else {}
 
     def beside(self, chosen: _Entry) -> dict[str, float]:
-        """Return its times as they would be in the chosen one's last round.
+        """Return its times as they would be in the chosen one's last round, but for those that are `unscaled`.
 
         The machine may have been slower in one round than in another, so it is compared within its own last one.
         """
         if not self.time_us:
             return {}
-        then, last = chosen.history[self.rounds - 1], chosen.time_us
-        return {name: value * last[name] / then[name] for name, value in self.time_us.items()}
+        then, last, as_read = chosen.history[self.rounds - 1], chosen.time_us, self.unscaled(chosen)
+        return {
+            name: value if name in as_read else value * last[name] / then[name] for name, value in self.time_us.items()
+        }
+
+    def unscaled(self, chosen: _Entry) -> set[str]:
+        """Return the workloads on which its times are those of another round than the chosen one's.
+
+        There one of the two was left early in that round: first calls say nothing of how slow the machine was.
+        """
+        if self.rounds != 1 or chosen.rounds == 1 or self.failure is not None:
+            return set()
+        return self.left_early | chosen.left_early
 
     def document(self, chosen: _Entry) -> SweptConfiguration:
         """Write it for the verdict, beside the chosen one."""
@@ -103,6 +117,8 @@ class _Entry:
             "time_us": {name: max(round(value, 3), LEAST_US) for name, value in self.beside(chosen).items()},
             "rounds": self.rounds,
         }
+        if unscaled := self.unscaled(chosen):
+            found["unscaled"] = sorted(unscaled)
         if self.failure is not None:
             found["failure"] = str(self.failure)[:LONGEST_FAILURE]
         return found
@@ -384,6 +400,7 @@ def _time(
         if isinstance(runner, RunnerHandle):
             runner.close()
     seconds.add(seconds.held - before, clock_s, entry.rounds, whole=not left_early)
+    entry.left_early |= left_early
     entry.is_out = len(left_early) == len(workloads)
     entry.history.append(found)
 
