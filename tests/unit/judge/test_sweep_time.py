@@ -253,6 +253,26 @@ def test_a_configuration_that_was_started_is_not_timed_once_the_seconds_are_over
     assert run.report.sweep["left_out"] == 3
 
 
+@pytest.mark.parametrize(("on_gpu", "together"), [(True, 4), (False, 1)])
+def test_a_later_round_starts_no_runner_once_the_seconds_are_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, on_gpu: bool, together: int
+) -> None:
+    """Timings of the second round take longer than by those before: one takes all that is left."""
+    run = Run(clock, on_gpu, declared=12, sweep_s=50.0)
+    timings = Timings(monkeypatch, clock, 0.5)
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        if entry.rounds:
+            timings.once = 50.0
+        timings(job_run, entry, runner, workloads, seconds, fastest)
+
+    monkeypatch.setattr(module, "_time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert [len(one) for one in timings.rounds] == [12, 1, 0, 0]
+    assert sum(map(len, run.started)) == 12 + together
+    assert run.report.notes == ["limits.sweep_s: the sweep ended after 56 device seconds, before its last round"]
+
+
 def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rounds_nothing(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

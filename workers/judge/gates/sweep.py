@@ -347,6 +347,9 @@ def _halve(
         left = [*left[:1], *others]
         together = job_run.started_at_once()
         for first_of_them in range(0, len(left), together):
+            if seconds.left <= 0:
+                seconds.short = True
+                return
             some = left[first_of_them : first_of_them + together]
             with seconds.starting(job_run, some) as runners:
                 for entry, runner in zip(some, runners, strict=True):
