@@ -21,6 +21,7 @@ from warpsmith.workers.judge.gates.configurations import Configurations, Prepare
 from warpsmith.workers.judge.gates.job_run import MOST_STARTED, JobRun
 from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 
 
 class Clock:
@@ -395,7 +396,7 @@ def test_first_calls_of_the_chosen_one_make_no_leader_of_what_left_before_it_was
         return Reading({"candidate": [read]}, hopeless=read > plan.hopeless_us)
 
     monkeypatch.setattr(run, "variants", variants)
-    monkeypatch.setattr(module.WorkloadRun, "time", time)
+    monkeypatch.setattr(WorkloadRun, "time", time)
     module.sweep(run)  # type: ignore[arg-type]
     found = run.report.sweep
     assert found is not None
