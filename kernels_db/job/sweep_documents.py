@@ -31,12 +31,15 @@ class SweptConfiguration(TypedDict):
     rounds: how many rounds of the sweep timed it. Its times are the last's; of one that left earlier they are scaled by
     what the chosen one took in the last round and in that one, so that they compare. Where its first calls were clearly
     slower than the fastest so far, its time is theirs, and no result was checked.
+    unscaled: workloads on which its time could not be scaled, since it or the chosen one was left so in that round: it
+    takes no lead there.
     failure: why it has no times, or none that count: it does not compile, is wrong, or fails.
     """
 
     values: dict[str, int]
     time_us: dict[str, float]
     rounds: int
+    unscaled: NotRequired[list[str]]
     failure: NotRequired[str]
 
 
@@ -75,12 +78,18 @@ def find_leaders(sweep: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
         return ()
     gains: dict[int, float] = {}
     for name, time_us in chosen["time_us"].items():
-        times = [entry["time_us"].get(name, math.inf) for entry in entries]
+        times = [_time_that_leads(entry, name) for entry in entries]
         position = times.index(min(times))
         if time_us >= SURE_LEAD * times[position]:
             gains[position] = gains.get(position, 1.0) * time_us / times[position]
     best = sorted(gains, key=lambda position: -gains[position])[:MOST_LEADERS]
     return tuple(dict(entries[position]["values"]) for position in best)
+
+
+def _time_that_leads(entry: Mapping[str, Any], name: str) -> float:
+    """Return a configuration's time on a workload, infinite where it has none that compares with the chosen one's."""
+    time_us: float = math.inf if name in entry.get("unscaled", ()) else entry["time_us"].get(name, math.inf)
+    return time_us
 
 
 def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None = None, longest: int = LONGEST) -> str:
@@ -106,7 +115,7 @@ def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None
         told.append(f", the slowest {_percent(slower[-1][0])}")
     if len(best) > 1:
         for name in best:
-            fastest = min(entries, key=lambda entry: entry["time_us"].get(name, math.inf))
+            fastest = min(entries, key=lambda entry: _time_that_leads(entry, name))
             if fastest is not chosen and fastest["time_us"][name] < 0.98 * best[name]:
                 gain = _percent(fastest["time_us"][name] / best[name])
                 told.append(f"; on {name} {_named(fastest['values'])} {gain}")

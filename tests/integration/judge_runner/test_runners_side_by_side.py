@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from tests.field import Field
 from warpsmith.kernels_db.runtime import cpp
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.runner import exchange
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
@@ -76,6 +79,29 @@ def test_each_stands_still_until_its_turn_and_reaches_no_other(field: Field) -> 
         assert asked(second, third.pid) == 0, "not ended, and without what the first left"
         first.close()
         assert asked(third, second.pid) == 0
+    finally:
+        for runner in runners:
+            runner.close()
+
+
+def test_loads_side_by_side_have_their_seconds_together(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a clock on which a twentieth of them is over each time that it is read."""
+    runners = [field.runner("while True:\n    pass\n", wait=False) for _ in range(3)]
+    try:
+        for runner in runners:
+            runner.begin_load()
+        reads: list[float] = []
+
+        def read() -> float:
+            reads.append(time.monotonic() + len(reads) * exchange.SETUP_S / 20)
+            return reads[-1]
+
+        clock = SimpleNamespace(monotonic=read, perf_counter_ns=time.perf_counter_ns, sleep=time.sleep)
+        monkeypatch.setattr(exchange, "time", clock)
+        for runner in runners:
+            with pytest.raises(RunnerFault, match="did not return within 120 s"):
+                runner.end_load()
+        assert reads[-1] - reads[0] < 2 * exchange.SETUP_S
     finally:
         for runner in runners:
             runner.close()

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support import steps_support
-from warpsmith.kernels_db.job.sweep_documents import SWEEP_S
+from warpsmith.kernels_db.job.sweep_documents import SWEEP_S, describe_sweep, find_leaders
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.gate.tunables import Configuration
+from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates import configurations, verdict
 from warpsmith.workers.judge.gates import sweep as module
 from warpsmith.workers.judge.gates.configurations import Configurations, Prepared, Variant
 from warpsmith.workers.judge.gates.job_run import MOST_STARTED, JobRun
+from warpsmith.workers.judge.gates.reading import Reading
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 
 
 class Clock:
@@ -39,23 +42,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Run:
-    """The parts of a job run that a sweep reads; the device comes free after `wait_s`."""
+    """The parts of a job run that a sweep reads.
+
+    The device comes free after `wait_s`, and runners that start side by side have loaded after `start_s`.
+    """
 
     def __init__(
-        self, clock: Clock, on_gpu: bool, wait_s: float = 0.0, declared: int = 4, sweep_s: float | None = None
+        self,
+        clock: Clock,
+        on_gpu: bool,
+        wait_s: float = 0.0,
+        declared: int = 4,
+        sweep_s: float | None = None,
+        start_s: float = 0.0,
     ) -> None:
         candidate: Any = {"language": "cpp", "source": ""}
         self.job = build_job(steps_support.OP, steps_support.TARGET, level="screen", candidate=candidate)
         if sweep_s is not None:
             self.job["limits"] = {**self.job["limits"], "sweep_s": sweep_s}
         self.report = Report(self.job)
-        self.clock, self.on_gpu, self.wait_s = clock, on_gpu, wait_s
+        self.clock, self.on_gpu, self.wait_s, self.start_s = clock, on_gpu, wait_s, start_s
         self.rng = random.Random(0)
         self.configurations = Configurations([{"N": number} for number in range(declared)], built, beside=on_gpu)
         self.configurations.begin(1)
         self.prepared = Prepared(configurations=self.configurations)
         self.chosen: Variant | None = None
         self.started: list[list[int]] = []
+        self.runners = None
 
     def timed_workloads(self) -> list[Any]:
         return [one for one in self.job["workloads"] if one["role"] == "bench"]
@@ -66,12 +79,22 @@ class Run:
         with self.report.gate("exclusive"):
             yield
 
+    def on_device(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    exclusive = on_device
+
+    def source(self, _: Any) -> None: ...
+
+    def bind_for_timing(self, *_: Any) -> None: ...
+
     def started_at_once(self) -> int:
         return MOST_STARTED if self.on_gpu else 1
 
     @contextmanager
     def variants(self, variants: Sequence[Variant]) -> Iterator[list[None]]:
         self.started.append([variant.values["N"] for variant in variants])
+        self.clock.pass_by(self.start_s)
         yield [None for _ in variants]
 
     def choose(self, variant: Variant) -> None:
@@ -231,6 +254,26 @@ def test_a_configuration_that_was_started_is_not_timed_once_the_seconds_are_over
     assert run.report.sweep["left_out"] == 3
 
 
+@pytest.mark.parametrize(("on_gpu", "together"), [(True, 4), (False, 1)])
+def test_a_later_round_starts_no_runner_once_the_seconds_are_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, on_gpu: bool, together: int
+) -> None:
+    """Timings of the second round take longer than by those before: one takes all that is left."""
+    run = Run(clock, on_gpu, declared=12, sweep_s=50.0)
+    timings = Timings(monkeypatch, clock, 0.5)
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        if entry.rounds:
+            timings.once = 50.0
+        timings(job_run, entry, runner, workloads, seconds, fastest)
+
+    monkeypatch.setattr(module, "_time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert [len(one) for one in timings.rounds] == [12, 1, 0, 0]
+    assert sum(map(len, run.started)) == 12 + together
+    assert run.report.notes == ["limits.sweep_s: the sweep ended after 56 device seconds, before its last round"]
+
+
 def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rounds_nothing(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +292,120 @@ def test_what_is_slower_on_every_workload_is_not_timed_again_and_costs_later_rou
     assert set(beside) == {1.0}, "each beside the fastest so far, and the second round beside none"
     assert run.chosen is not None
     assert run.chosen.values == {"N": 0}
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("sweep_s", [3.0, None])
+def test_loads_that_never_end_end_the_sweep_though_they_hold_no_device(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, sweep_s: float | None, on_gpu: bool
+) -> None:
+    run = Run(clock, on_gpu, declared=15, sweep_s=sweep_s, start_s=120.0)
+
+    def time(job_run: Run, entry: Any, runner: None, workloads: Any, seconds: Any, fastest: dict[str, float]) -> None:
+        entry.failure = Stopped("rejected", "screen", f"N={entry.variant.values['N']} does not load")
+
+    monkeypatch.setattr(module, "_time", time)
+    with pytest.raises(Stopped, match="N=0 does not load"):
+        module.sweep(run)  # type: ignore[arg-type]
+    assert len(run.started) == 1, "120 s of starts leave none of the 60 s"
+    assert run.report.sweep_seconds == 0.0
+
+
+def test_starts_count_towards_the_limit_beyond_their_own_seconds_and_the_verdict_says_so(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=False, declared=15, sweep_s=30.0, start_s=20.0)
+    timings = Timings(monkeypatch, clock, 1.0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert timings.rounds == [[0, 1, 2, 3], [], [], []], "the fifth's start goes beyond 30 s"
+    (note,) = run.report.notes
+    assert "ended after 4 device seconds and 100 s of starting runners, 11 of 15 configurations not timed" in note
+
+
+class TimingsOfTwo:
+    """In place of a timing: by configuration the times of its first round on w1 and w2; the others are out at once.
+
+    The first `wrong` of those with times are found wrong in the second round.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run, times: list[tuple[float, float]], wrong: int) -> None:
+        self.times, self.wrong = times, wrong
+        monkeypatch.setattr(module, "_time", self)
+        monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+        (bench, *_) = run.timed_workloads()
+        monkeypatch.setattr(run, "timed_workloads", lambda: [{**bench, "id": "w1"}, {**bench, "id": "w2"}])
+
+    def __call__(
+        self, job_run: Run, entry: Any, runner: None, workloads: list[Any], seconds: Any, fastest: dict[str, float]
+    ) -> None:
+        number = entry.variant.values["N"]
+        if entry.rounds and number < self.wrong:
+            entry.failure = Stopped("rejected", "screen", f"N={number} is wrong in a later call")
+            return
+        entry.is_out = number >= len(self.times)
+        times = (100.0, 100.0) if entry.is_out else self.times[number]
+        entry.history.append(dict(zip(("w1", "w2"), times, strict=True)))
+        seconds.add(0.01, 0.0, 0)
+
+
+def test_where_all_that_went_on_fail_the_sweep_ends_with_why_and_not_with_what_was_never_checked(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(clock, on_gpu=True, declared=4)
+    TimingsOfTwo(monkeypatch, run, [(1.0, 10.0), (1.1, 10.0), (9.0, 5.0)], wrong=3)
+    with pytest.raises(Stopped, match="N=0 is wrong in a later call"):
+        module.sweep(run)  # type: ignore[arg-type]
+
+
+def test_times_of_nothing_that_a_runner_tells_have_ratios(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module._median_us([0.0, 0.0, 0.0]) > 0.0
+    assert module._median_us([1e308] * 3) < 1e308
+    assert module._median_us([3.0, 1.0, 2.0]) == 2.0
+    run = Run(clock, on_gpu=True, declared=4)
+    nothing = module._median_us([0.0])
+    TimingsOfTwo(monkeypatch, run, [(1.0, 1.0), (nothing, 1.0), (nothing, nothing), (1e-5, 1e-5)], wrong=0)
+    module.sweep(run)  # type: ignore[arg-type]
+    assert run.report.sweep is not None
+    assert all(time > 0.0 for one in run.report.sweep["configurations"] for time in one["time_us"].values())
+    assert find_leaders(run.report.sweep) == ()
+
+
+def test_first_calls_of_the_chosen_one_make_no_leader_of_what_left_before_it_was_timed(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is half as fast later. N=1 is chosen, left early on w2 in the first round, N=3's only one."""
+    run = Run(clock, on_gpu=True, declared=4)
+    (bench, *_) = run.timed_workloads()
+    monkeypatch.setattr(run, "timed_workloads", lambda: [{**bench, "id": "w1"}, {**bench, "id": "w2"}])
+    monkeypatch.setattr(module, "refuse_twin", lambda *_: None)
+    monkeypatch.setattr(module, "RunnerHandle", SimpleNamespace)
+    first = [(11.0, 11.0), (8.0, 25.0), (50.0, 9.9), (16.0, 13.0)]
+    later = [(22.0, 22.0), (16.0, 20.0), (100.0, 19.8)]
+    reads = {(number, 0): times for number, times in enumerate(first)}
+    reads |= {(number, 1): times for number, times in enumerate(later)}
+
+    @contextmanager
+    def variants(variants: Sequence[Variant]) -> Iterator[list[Any]]:
+        yield [
+            SimpleNamespace(number=one.values["N"], rest=lambda: None, close=lambda: None, calls=0) for one in variants
+        ]
+
+    def time(calls: Any, _: Any, plan: timing.Plan) -> Reading:
+        number, later_round = calls.candidate.number, plan.fewest_rounds > module.FIRST_BLOCKS
+        read = reads[number, int(later_round)][calls.workload["id"] == "w2"]
+        return Reading({"candidate": [read]}, hopeless=read > plan.hopeless_us)
+
+    monkeypatch.setattr(run, "variants", variants)
+    monkeypatch.setattr(WorkloadRun, "time", time)
+    module.sweep(run)  # type: ignore[arg-type]
+    found = run.report.sweep
+    assert found is not None
+    assert found["chosen"] == {"N": 1}
+    by_number = {one["values"]["N"]: one for one in found["configurations"]}
+    assert by_number[3] == {"values": {"N": 3}, "time_us": {"w1": 32.0, "w2": 13.0}, "rounds": 1, "unscaled": ["w2"]}
+    assert all("unscaled" not in by_number[number] for number in (0, 1, 2))
+    assert find_leaders(found) == ()
+    assert "on w2" not in describe_sweep(found)
 
 
 @pytest.mark.parametrize(

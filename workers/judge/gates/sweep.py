@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,8 +56,14 @@ Among so few another configuration promises more than telling apart by a percent
 HOPELESS = 2.0
 """Times as long as the fastest so far on a workload that first calls take after which a configuration is left there."""
 
+STARTS_S = 60.0
+"""Seconds of starting runners that a sweep has beside its device seconds; what goes beyond counts towards these."""
+
 LEAST_S = 1e-6
 """Seconds that a timing is taken to need at least: clocks may read none."""
+
+LEAST_US, MOST_US = 1e-3, 1e9
+"""Microseconds within which a time is kept: a GPU's runner tells its own, and may tell 0, which has no ratio."""
 
 LONGEST_FAILURE = 300
 
@@ -67,6 +73,9 @@ class _Entry:
     variant: Variant
     history: list[dict[str, float]] = field(default_factory=list)
     failure: Stopped | None = None
+    left_early: set[str] = field(default_factory=set)
+    """Workloads on which its first round ended after its first calls, whose times are theirs."""
+
     is_out: bool = False
     """Whether it was clearly slower on every workload: it was not checked, and is not timed again."""
 
@@ -81,22 +90,35 @@ class _Entry:
         return self.history[-1] if self.history and self.failure is None else {}
 
     def beside(self, chosen: _Entry) -> dict[str, float]:
-        """Return its times as they would be in the chosen one's last round.
+        """Return its times as they would be in the chosen one's last round, but for those that are `unscaled`.
 
         The machine may have been slower in one round than in another, so it is compared within its own last one.
         """
         if not self.time_us:
             return {}
-        then, last = chosen.history[self.rounds - 1], chosen.time_us
-        return {name: value * last[name] / then[name] for name, value in self.time_us.items()}
+        then, last, as_read = chosen.history[self.rounds - 1], chosen.time_us, self.unscaled(chosen)
+        return {
+            name: value if name in as_read else value * last[name] / then[name] for name, value in self.time_us.items()
+        }
+
+    def unscaled(self, chosen: _Entry) -> set[str]:
+        """Return the workloads on which its times are those of another round than the chosen one's.
+
+        There one of the two was left early in that round: first calls say nothing of how slow the machine was.
+        """
+        if self.rounds != 1 or chosen.rounds == 1 or self.failure is not None:
+            return set()
+        return self.left_early | chosen.left_early
 
     def document(self, chosen: _Entry) -> SweptConfiguration:
         """Write it for the verdict, beside the chosen one."""
         found: SweptConfiguration = {
             "values": dict(self.variant.values),
-            "time_us": {name: round(value, 3) for name, value in self.beside(chosen).items()},
+            "time_us": {name: max(round(value, 3), LEAST_US) for name, value in self.beside(chosen).items()},
             "rounds": self.rounds,
         }
+        if unscaled := self.unscaled(chosen):
+            found["unscaled"] = sorted(unscaled)
         if self.failure is not None:
             found["failure"] = str(self.failure)[:LONGEST_FAILURE]
         return found
@@ -105,7 +127,8 @@ class _Entry:
 class _Seconds:
     """The device seconds of one sweep, the limit that they have, and what a timing takes of them.
 
-    On a GPU the device is held for all of a timing, a start of the runner too, on a CPU while a clock runs.
+    On a GPU the device is held for all of a timing, on a CPU while a clock runs. Runners start without it, and a source
+    may take long to load or never end: beyond STARTS_S starts count as if they held it.
     """
 
     def __init__(self, job_run: JobRun) -> None:
@@ -114,6 +137,7 @@ class _Seconds:
         own = job_run.job["limits"].get("sweep_s")
         self.limit = SWEEP_S if own is None else min(own, SWEEP_S)
         self._timings: list[tuple[float, float, bool]] = []
+        self._start_s = 0.0
         self.short = False
         """Whether the limit kept a configuration from being timed that would have been."""
 
@@ -123,9 +147,27 @@ class _Seconds:
         return self._report.seconds.get("exclusive", 0.0) - self._before
 
     @property
+    def spent(self) -> float:
+        """Seconds that count towards the limit: those of the device, and of starts what goes beyond STARTS_S."""
+        return self.held + max(0.0, self._start_s - STARTS_S)
+
+    @property
     def left(self) -> float:
-        """Device seconds until the limit."""
-        return self.limit - self.held
+        """Seconds until the limit."""
+        return self.limit - self.spent
+
+    @contextmanager
+    def starting(self, job_run: JobRun, entries: Sequence[_Entry]) -> Iterator[list[RunnerHandle | Stopped]]:
+        """Start the runners of some configurations, as `JobRun.variants` does, and count the seconds of that."""
+        began = time.monotonic()
+        with job_run.variants([entry.variant for entry in entries]) as runners:
+            self._start_s += time.monotonic() - began
+            yield runners
+
+    def describe(self) -> str:
+        """Write what the limit ended the sweep after."""
+        device = f"{self.held:.3g} device seconds"
+        return device if self._start_s <= STARTS_S else f"{device} and {self._start_s:.3g} s of starting runners"
 
     def add(self, held: float, clock: float, number: int, *, whole: bool = True) -> None:
         """Take in what one timing of round `number` took, and what of that grows with its blocks.
@@ -178,11 +220,11 @@ def sweep(job_run: JobRun) -> None:
     finally:
         configurations.close()
         job_run.report.sweep_seconds = round(seconds.held, 4)
-    timed = [entry for entry in entries if entry.failure is None and entry.rounds]
-    if not timed:
-        raise next(entry.failure for entry in entries if entry.failure is not None)
+    timed = [entry for entry in entries if entry.failure is None and entry.rounds and not entry.is_out]
+    if not timed:  # one that is out was never checked, so it is no candidate where all others failed
+        raise _first_failure(entries)
     last = max(entry.rounds for entry in timed)
-    final = [entry for entry in timed if entry.rounds == last and not entry.is_out]
+    final = [entry for entry in timed if entry.rounds == last]
     chosen = min(final, key=lambda entry: mean_ratio(entry.time_us, final[0].time_us, weights))
 
     def place(entry: _Entry) -> tuple[bool, float]:
@@ -200,6 +242,12 @@ def sweep(job_run: JobRun) -> None:
     refuse_twin(job_run.job, (job_run.report.compile or {}).get("digest"))
 
 
+def _first_failure(entries: Sequence[_Entry]) -> Stopped:
+    """Return why the first of those failed that came as far as any: what is wrong says more than what was refused."""
+    failed = [(entry.rounds, entry.failure) for entry in entries if entry.failure is not None]
+    return max(failed, key=lambda one: one[0])[1]
+
+
 def _note_left_out(job_run: JobRun, configurations: Configurations, known: int, seconds: _Seconds) -> None:
     """Say how many configurations were not timed, how many of those not compiled, and what ended the sweep."""
     assert job_run.report.sweep is not None
@@ -214,7 +262,7 @@ def _note_left_out(job_run: JobRun, configurations: Configurations, known: int, 
         return
     what = "the sweep" if limit_s >= SWEEP_S else "limits.sweep_s: the sweep"
     untimed = f"{left_out} of {configurations.declared} configurations not timed, {not_compiled} of them not compiled"
-    ended = f"{what} ended after {seconds.held:.3g} device seconds" if seconds.short else "no time to compile more"
+    ended = f"{what} ended after {seconds.describe()}" if seconds.short else "no time to compile more"
     job_run.note(f"{ended}, {untimed if left_out else 'before its last round'}")
 
 
@@ -227,10 +275,11 @@ def _time_first(
     """
     entries: list[_Entry] = []
 
-    def room() -> int:
+    def room(*, started: bool = False) -> int:
         right = any(entry.failure is None for entry in entries)
         found = seconds.first_room(sum(entry.rounds > 0 for entry in entries))
-        return found if right or seconds.held >= SWEEP_S else max(found, 1)
+        spent = seconds.held if started else seconds.spent  # what is started costs no further start
+        return found if right or spent >= SWEEP_S else max(found, 1)
 
     while room():
         taken = _take(job_run, configurations, room())
@@ -238,9 +287,9 @@ def _time_first(
             return entries
         entries += [entry for entry in taken if entry.failure is not None]
         compiled = [entry for entry in taken if entry.failure is None]
-        with job_run.variants([entry.variant for entry in compiled]) as runners:
+        with seconds.starting(job_run, compiled) as runners:
             for entry, runner in zip(compiled, runners, strict=True):
-                if not room():
+                if not isinstance(runner, Stopped) and not room(started=True):
                     break
                 _time(job_run, entry, runner, workloads, seconds, _fastest(entries))
                 entries.append(entry)
@@ -298,8 +347,11 @@ def _halve(
         left = [*left[:1], *others]
         together = job_run.started_at_once()
         for first_of_them in range(0, len(left), together):
+            if seconds.left <= 0:
+                seconds.short = True
+                return
             some = left[first_of_them : first_of_them + together]
-            with job_run.variants([entry.variant for entry in some]) as runners:
+            with seconds.starting(job_run, some) as runners:
                 for entry, runner in zip(some, runners, strict=True):
                     if seconds.left <= 0:
                         seconds.short = True
@@ -340,7 +392,7 @@ def _time(
                     )
                     began = time.monotonic()
                     reading = calls.time([], plan)
-                    found[name] = float(np.median(reading.samples["candidate"]))
+                    found[name] = _median_us(reading.samples["candidate"])
                     clock_s += time.monotonic() - began
                     if reading.hopeless:
                         left_early.add(name)
@@ -351,8 +403,14 @@ def _time(
         if isinstance(runner, RunnerHandle):
             runner.close()
     seconds.add(seconds.held - before, clock_s, entry.rounds, whole=not left_early)
+    entry.left_early |= left_early
     entry.is_out = len(left_early) == len(workloads)
     entry.history.append(found)
+
+
+def _median_us(samples: Sequence[float]) -> float:
+    """Return the median of samples as a time that has a ratio to any other, whatever a runner told."""
+    return min(max(float(np.median(samples)), LEAST_US), MOST_US)
 
 
 def _plan(job_run: JobRun, number: int, fastest_us: float) -> timing.Plan:

@@ -137,9 +137,12 @@ class Exchange:
         except channel.ChannelClosed:
             self._died()
 
-    def answer(self, limit_s: float) -> dict[str, Any]:
-        """Return the answer to the JSON command sent last. Raises RunnerFault also for an error."""
-        raw = self._wait(limit_s)
+    def answer(self, limit_s: float, since: float | None = None) -> dict[str, Any]:
+        """Return the answer to the JSON command sent last. Raises RunnerFault also for an error.
+
+        since: when the limit began, by the monotonic clock; None: now.
+        """
+        raw = self._wait(limit_s, since)
         try:
             answer = json.loads(raw)
             error = answer.get("error")
@@ -175,9 +178,10 @@ class Exchange:
             self._died()
         raise RunnerFault(self._name, "protocol", "the runner answered before it was asked")
 
-    def _wait(self, limit_s: float) -> bytes:
+    def _wait(self, limit_s: float, since: float | None = None) -> bytes:
         now = time.monotonic()
-        deadline, asleep_from = now + limit_s, now + (_SPIN_S if self._device.type == "cuda" else 0.0)
+        deadline = (now if since is None else since) + limit_s
+        asleep_from = now + (_SPIN_S if self._device.type == "cuda" else 0.0)
         # On a GPU's host there are cores to spare, and a wake-up would cost time on the clock.
         while time.monotonic() < asleep_from and not self._poller.poll(0):
             pass

@@ -11,6 +11,7 @@ import mmap
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ class RunnerHandle:
         self._directory = directory
         self._spawned: Spawned | None = None
         self._exchange: Exchange | None = None
+        self._loading_since: float | None = None
         profile = sandbox.profile(mode, device.type, language, directory, environment, cores, packages)
         directory.mkdir(mode=0o700)
         stem = {"candidate": "candidate", "generate": "generator", "expert": "expert"}.get(mode, "reference")
@@ -125,10 +127,11 @@ class RunnerHandle:
         """Wait until the runner has confined itself, and tell it to load its source. Raises as making it."""
         self.confinement = self._confined()
         self._talk.send(self._load)
+        self._loading_since = time.monotonic()
 
     def end_load(self) -> None:
-        """Wait until the source is loaded. Raises RunnerFault."""
-        self._talk.answer(SETUP_S)
+        """Wait until the source is loaded, no longer than SETUP_S after that was begun. Raises RunnerFault."""
+        self._talk.answer(SETUP_S, self._loading_since)
 
     def rest(self) -> None:
         """Stop its process until it is called, where it is held. Raises RunnerFault."""
