@@ -22,11 +22,13 @@ ADD = "def run(x, y):\n    return x + y\n"
 PLACE = [
     judging.workload("bench", "bench", [tensor("x", (5000,)), tensor("y", (5000,))], [judging.output("out", (5000,))])
 ]
-SLOW = 4000
+SLOW = 2000
 """Times that a slow call does its work: some milliseconds, which the exchange with a runner takes on a busy machine."""
 
-CALLS_OF_A_SWEEP = 70
-"""Calls that a configuration has in the sweep at most: four before its three blocks of 16, and a checked one after."""
+FAST_CALLS = 40
+"""Calls that decide two of a sweep's three blocks: three before, then a wake-up and 15 at most for each. Of the eleven
+blocks and more of a verdict, of five calls at least and ten on average, they are the first few.
+"""
 
 MARKS = """
 static const char* marks[] = {"mark", "../mark", "/tmp/mark", "/dev/shm/mark", "/var/tmp/mark"};
@@ -65,7 +67,7 @@ def judged(client: JudgeClient, source: str) -> tuple[Verdict, dict[int, SweptCo
 def test_a_configuration_that_is_fast_for_as_long_as_a_sweep_lasts_has_its_own_time_in_the_verdict(
     client: JudgeClient,
 ) -> None:
-    fakes = f"FAKES && hidden<int>(0)++ < {CALLS_OF_A_SWEEP} ? 1 : {SLOW}"
+    fakes = f"FAKES && hidden<int>(0)++ < {FAST_CALLS} ? 1 : {SLOW}"
     verdict, swept = judged(client, candidate("FAKES", fakes))
     assert verdict["sweep"]["chosen"] == {"FAKES": 1}, "the sweep is deceived"
     (timed,) = verdict["workloads"]
