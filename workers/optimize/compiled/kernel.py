@@ -87,12 +87,6 @@ class Kernel:
         operator: torch._ops.OpOverload = getattr(found, "_opoverload", found)  # of an op in place it is a CustomOpDef
         return operator
 
-    def plan_late(self) -> None:
-        """Have the package make no launch plan of its first calls, which are to become part of CUDA graphs."""
-        plans = importlib.import_module(f"{self.package.__name__}._plans")
-        if hasattr(plans, "later"):  # a package of the user's may be older
-            plans.later()
-
     def numbers(self, inputs: Sequence[dict[str, Any]]) -> list[Any]:
         """The numbers among the arguments of a workload."""
         return [item["value"] for item in inputs if item["shape"] is None]
