@@ -17,12 +17,12 @@ MOST_LEADING = 3
 """Axes of a tensor in a model where an op has its first: batch, positions, heads."""
 
 
-def _could_stand(plain: match.Pattern | None, operators: set[str]) -> bool:
+def _could_stand(plain: match.Pattern, operators: set[str]) -> bool:
     """Return whether a graph has the operators of a reference with one leading axis.
 
     With other leads only views differ, and which product of matrices it is. Each tracing takes a tenth of a second.
     """
-    return plain is None or {name for name in operators_of(plain) if not _PRODUCT.match(name)} <= operators
+    return {name for name in operators_of(plain) if not _PRODUCT.match(name)} <= operators
 
 
 _PRODUCT = re.compile(r"aten\.(mm|bmm|addmm|baddbmm)\.")
@@ -78,13 +78,13 @@ def leads(read: Read, kernel: Served, operators: set[str]) -> list[tuple[Lead, t
     """
     found: dict[tuple[Lead, torch.device], None] = {}
     for device in dict.fromkeys(device for _, device in read.readers if device.type in kernel.devices):
-        plain = kernel.pattern(SOME[:1], device)
-        if not _could_stand(plain, operators):
+        plain = [pattern for _, pattern in kernel.patterns(SOME[:1], device)]
+        if plain and not any(_could_stand(each, operators) for each in plain):
             continue
         if kernel.leading is None:
             found[SOME[:1], device] = None  # its shapes are its own
             continue
-        wanted = set() if plain is None else _readers(plain.inputs[0])
+        wanted = {reader for each in plain for reader in _readers(each.inputs[0])}
         for (sizes, own), readers in read.readers.items():
             leading = len(sizes) - kernel.behind
             if own == device and 1 <= leading <= MOST_LEADING and (not wanted or wanted & readers):
