@@ -80,7 +80,7 @@ class Sought(Rows):
 
     @functools.cached_property
     def _traced(self) -> list[ResolvedWorkload]:
-        return [self._workloads[at] for at in self.traced([_shapes(each) for each in self._workloads])]
+        return [self._workloads[at] for at in self.to_trace([_shapes(each) for each in self._workloads])]
 
 
 def _shapes(workload: ResolvedWorkload) -> list[tuple[int, ...]]:

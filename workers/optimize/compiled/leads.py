@@ -11,7 +11,7 @@ from torch import fx
 
 from . import inductor, match
 from .patterns import Lead
-from .served import SOME, Served
+from .served import SOME, Ones, Served, ones
 
 MOST_LEADING = 3
 """Axes of a tensor in a model where an op has its first: batch, positions, heads."""
@@ -51,6 +51,11 @@ class Read:
             sizes = tuple(size for size in map(inductor.hint, value.shape) if size is not None)
             if len(sizes) == value.dim():
                 self.readers.setdefault((sizes, torch.device(value.device.type)), set()).update(_readers(node))
+        self._ones = set(ones(tuple(sizes for sizes, _ in self.readers)))
+
+    def has(self, kind: Ones) -> bool:
+        """Return whether there is a tensor for each of an op's whose last axes have one element where it says so."""
+        return all(any(own[max(len(own) - len(each), 0) :] == each for own in self._ones) for each in kind)
 
 
 def _readers(node: fx.Node) -> set[str]:
@@ -78,7 +83,7 @@ def leads(read: Read, kernel: Served, operators: set[str]) -> list[tuple[Lead, t
     """
     found: dict[tuple[Lead, torch.device], None] = {}
     for device in dict.fromkeys(device for _, device in read.readers if device.type in kernel.devices):
-        plain = [pattern for _, pattern in kernel.patterns(SOME[:1], device)]
+        plain = [pattern for _, pattern in kernel.patterns(SOME[:1], device, read.has)]
         if plain and not any(_could_stand(each, operators) for each in plain):
             continue
         if kernel.leading is None:

@@ -287,7 +287,7 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     arguments: match.Arguments = {}
     with inductor.steady():
         patterns = [
-            (kernel, lead, kernel.patterns(lead, device))
+            (kernel, lead, kernel.patterns(lead, device, read.has))
             for kernel in kernels
             for lead, device in leads(read, kernel, operators)
         ]

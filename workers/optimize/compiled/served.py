@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +52,26 @@ class Rows(ABC):
         """Return the reference's graph for a lead; None where it has none there.
 
         shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
-        None: of its plainest workload (`traced`).
+        None: of its plainest workload (`to_trace`).
         """
 
     @property
     def others(self) -> Sequence[tuple[Shapes, Sequence[int]]]:
-        """What else of the op's workloads is traced (`traced`): shapes and integers as `pattern` takes them."""
+        """What else of the op's workloads is traced (`to_trace`): shapes and integers as `pattern` takes them."""
         return ()
 
-    def patterns(self, lead: Lead, device: torch.device) -> list[tuple[Ones | None, Pattern]]:
+    def patterns(
+        self, lead: Lead, device: torch.device, may_stand: Callable[[Ones], bool]
+    ) -> list[tuple[Ones | None, Pattern]]:
         """Return the reference's graphs for a lead: of its plainest workload, whose places may have any sizes, and of
         others, each with those that its places must have: a sum of one element may be missing in its graph.
+
+        may_stand: whether there may be such places, of which one is asked before its reference is traced.
         """
         found: list[tuple[Ones | None, Pattern | None]] = [(None, self.pattern(lead, device))]
-        found += [(ones(shapes), self.pattern(lead, device, shapes, integers)) for shapes, integers in self.others]
+        for shapes, integers in self.others:
+            if may_stand(where := ones(shapes)):
+                found.append((where, self.pattern(lead, device, shapes, integers)))
         return [(where, pattern) for where, pattern in found if pattern is not None]
 
     @abstractmethod
@@ -92,7 +98,7 @@ class Rows(ABC):
                 self._axes[key] = "its inputs do not flatten to rows"
         return self._axes[key]
 
-    def traced(self, workloads: Sequence[Sequence[Sequence[int]]]) -> list[int]:
+    def to_trace(self, workloads: Sequence[Sequence[Sequence[int]]]) -> list[int]:
         """Return which workloads to trace, by the shapes of their tensors: the plainest first.
 
         An axis of one element looks otherwise in a graph than one of several, which a model's commonly have. So it is
@@ -246,7 +252,7 @@ class Served(Rows):
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """The tensors of the plainest verified workload (`traced`): `shape`, `dtype` and more of each."""
+        """The tensors of the plainest verified workload (`to_trace`): `shape`, `dtype` and more of each."""
         return _tensors(self._traced_workloads[0])
 
     @functools.cached_property
@@ -257,7 +263,7 @@ class Served(Rows):
     @functools.cached_property
     def _traced_workloads(self) -> list[list[dict[str, Any]]]:
         workloads = self.kernel.workloads
-        return [workloads[at] for at in self.traced([_shapes(items) for items in workloads])]
+        return [workloads[at] for at in self.to_trace([_shapes(items) for items in workloads])]
 
     @functools.cached_property
     def _own_integers(self) -> list[int]:
