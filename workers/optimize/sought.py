@@ -56,7 +56,7 @@ class Sought(Rows):
         integers: Sequence[int] | None = None,
     ) -> Pattern | None:
         """Return the reference's graph for a lead, as `Served` does."""
-        sizes = [_shape(self._sampled, position) for position in range(len(self._shapes))]
+        sizes = [_shape(self._traced[0], position) for position in range(len(self._shapes))]
         behind = shapes or tuple(shape[1:] if self.rows(at) else shape for at, (shape, _) in enumerate(sizes))
         tensors = [
             torch.empty((*lead, *shape) if self.rows(at) else shape, dtype=sizes[at][1], device=device)
@@ -74,8 +74,17 @@ class Sought(Rows):
         return list(dict.fromkeys(nodes))
 
     @functools.cached_property
-    def _sampled(self) -> ResolvedWorkload:
-        return min(self._workloads, key=lambda each: self.traced_by([item["shape"] or () for item in each["inputs"]]))
+    def others(self) -> Sequence[tuple[Shapes, Sequence[int]]]:
+        """See `Rows`."""
+        return [(self.behind_leading(_shapes(each)), ()) for each in self._traced[1:]]
+
+    @functools.cached_property
+    def _traced(self) -> list[ResolvedWorkload]:
+        return [self._workloads[at] for at in self.to_trace([_shapes(each) for each in self._workloads])]
+
+
+def _shapes(workload: ResolvedWorkload) -> list[tuple[int, ...]]:
+    return [tuple(item["shape"] or ()) for item in workload["inputs"]]
 
 
 def _shape(workload: ResolvedWorkload, position: int) -> tuple[tuple[int, ...], torch.dtype]:

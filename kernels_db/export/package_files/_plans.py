@@ -32,9 +32,6 @@ GRAPHS_VARIABLE = "WARPSMITH_PLAN_GRAPHS"
 """0: each launch of a plan by itself; 1, or not set: several are one CUDA graph from its fourth call on a stream."""
 RECORDED_AT = 3
 """The call of a signature that is recorded: fewer may be all that there are."""
-LATE = 256
-"""The same where calls are to become part of CUDA graphs: so many come where none is made after all. A model has an op
-in each of its layers, and calls them once or twice before it captures them."""
 
 
 class State:
@@ -63,7 +60,6 @@ def _graphs_from_environment() -> bool:
     return found == "1"
 
 
-recorded_at = RECORDED_AT
 _asked = _from_environment()
 _graphs = _graphs_from_environment()
 table: Any = None
@@ -78,14 +74,6 @@ _refused: Counter[str] = Counter()
 def wanted() -> bool:
     """Whether kernels are to have plans in this process."""
     return _asked != "off"
-
-
-def later() -> None:
-    """Record no signature before its call LATE, in this process: a CUDA graph replays no plan, and making one copies
-    the arguments three times.
-    """
-    global recorded_at
-    recorded_at = LATE
 
 
 @contextmanager
@@ -146,7 +134,7 @@ def after(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
         return
     if state.plan is None:
         state.calls += 1
-        if state.calls < recorded_at or not _recordable(admitted):
+        if state.calls < RECORDED_AT or not _recordable(admitted):
             return
         if not _lock.acquire(blocking=False):
             return  # another thread records; a later call comes again
@@ -190,7 +178,7 @@ def _make(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
 
 def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any, int] | str:
     """The plan of a call, compared with `run` itself, and its launches; or why there is none."""
-    from ._runtime import launch_plan  # and ten modules more, which a process whose calls are CUDA graphs never needs
+    from ._runtime import launch_plan  # and ten modules more, which not every process needs
 
     if (why := launch_plan.oversized((*arguments, *admitted.outputs), admitted.device)) is not None:
         return why

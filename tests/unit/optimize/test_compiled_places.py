@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import fx
 
-from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.op import Target, load_op, parse_op
+from warpsmith.kernels_db.spec.resolve import reference_source
 from warpsmith.workers.optimize.compiled import inductor, places
 from warpsmith.workers.optimize.sought import Sought
 
@@ -19,8 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is dep
 Function = Callable[..., torch.Tensor]
 
 
-def op(run: Function, shapes: dict[str, list[str]], **sizes: int) -> Sought:
-    """An op whose axes all vary, with a workload of these sizes."""
+def op(run: Function, shapes: dict[str, list[str]], *more: dict[str, int], **sizes: int) -> Sought:
+    """An op whose axes all vary, with a workload of these sizes and one of each of `more`."""
+    workloads = [{"id": f"of-{at}", "role": "bench", "axes": axes} for at, axes in enumerate([sizes, *more])]
     return Sought(
         parse_op(
             {
@@ -31,7 +34,7 @@ def op(run: Function, shapes: dict[str, list[str]], **sizes: int) -> Sought:
                 "inputs": [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in shapes.items()],
                 "outputs": [{"name": "y", "shape": next(iter(shapes.values())), "dtype": "float32"}],
                 "reference": "def run(*given):\n    return given\n",
-                "workloads": [{"id": "one", "role": "bench", "axes": sizes}],
+                "workloads": workloads,
             }
         ),
         run,
@@ -48,6 +51,40 @@ def found(wanted: Sought, run: Function, *given: torch.Tensor) -> int:
     looked_at = places.find(inductor.operators(model, given), [wanted])  # type: ignore[list-item]
     assert looked_at.misses == []
     return len(looked_at.regions)
+
+
+def by_width(x: torch.Tensor) -> torch.Tensor:
+    """What looks otherwise for a single column."""
+    return x.sin() if x.shape[-1] == 1 else x.sin().cos()
+
+
+def test_a_reference_that_looks_otherwise_for_one_element_is_found_both_ways() -> None:
+    def wanted() -> Sought:
+        return op(by_width, {"x": ["rows", "columns"]}, {"rows": 2, "columns": 1}, rows=2, columns=4)
+
+    assert found(wanted(), by_width, torch.zeros(3, 5)) == 1
+    assert found(wanted(), by_width, torch.zeros(3, 1)) == 1
+    assert found(wanted(), lambda x: x.sin().exp(), torch.zeros(3, 5)) == 0, "so it looks for a single column alone"
+    same = op(torch.sin, {"x": ["rows", "columns"]}, {"rows": 2, "columns": 1}, rows=2, columns=4)
+    assert found(same, lambda x: x.sin().exp(), torch.zeros(3, 1)) == 1, "and not once for each way"
+
+
+@pytest.mark.parametrize(("tokens", "top"), [(1, 1), (1, 4), (5, 1), (5, 4)])
+def test_experts_are_found_for_one_token_and_for_one_expert_a_token(tokens: int, top: int) -> None:
+    """Each looks otherwise."""
+    experts = load_op(Path(__file__).parents[3] / "examples" / "moe_experts.yaml")
+    namespace: dict[str, Any] = {}
+    exec(reference_source(experts), namespace)
+
+    def model(scores: torch.Tensor, x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor) -> Any:
+        weights, chosen = scores.softmax(-1).topk(top, -1)
+        return namespace["run"](x.sin(), chosen, weights.to(x.dtype), gate_up, down).cos()
+
+    given = [torch.empty(size, dtype=torch.bfloat16) for size in [(tokens, 256), (16, 128, 256), (16, 256, 64)]]
+    graph = inductor.operators(model, [torch.zeros(tokens, 16), *given])
+    wanted = Sought(experts, namespace["run"], Target.parse("cuda:sm_90"))
+    wanted.devices = ("cpu",)
+    assert len(places.find(graph, [wanted]).regions) == 1  # type: ignore[list-item]
 
 
 def gated(x: torch.Tensor) -> torch.Tensor:

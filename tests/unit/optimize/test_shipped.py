@@ -8,6 +8,7 @@ import inspect
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -114,15 +115,53 @@ def test_a_package_is_imported_for_a_place(tmp_path: Path, monkeypatch: pytest.M
     assert kernel.off() == "the kernel is switched off by disable()"
 
 
+def compiled_anew(own: Path) -> set[str]:
+    """Return the modules of a package that another process would compile if it imported all."""
+    found = set()
+
+    def compiled(_: SourceFileLoader, data: Any, path: str) -> Any:
+        found.add(Path(path).stem)
+        return compile(data, path, "exec")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SourceFileLoader, "source_to_code", compiled)
+        for file in own.rglob("*.py"):
+            SourceFileLoader(file.stem, str(file)).get_code(file.stem)
+    return found
+
+
 def test_a_package_is_compiled_to_bytecode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Python is told to write none, as in many containers: every process would compile 35 modules anew."""
+    """Also where Python is told to write none, as in many containers: every process would compile its modules anew."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     own = package("add_compiled_once", tmp_path)
+    assert {"_spec", "_op", "_guard"} <= compiled_anew(own)
     kernel = Kernel(own)
-    assert {file.name.partition(".")[0] for file in own.glob("__pycache__/*.pyc")} == {"_spec", "_reference"}
+    anew = compiled_anew(own)
+    assert not {"_spec", "_reference"} & anew
+    assert "_op" in anew, "most packages have no place"
     _ = kernel.call
-    assert {"_op", "_guard", "__init__"} <= {file.name.partition(".")[0] for file in own.glob("__pycache__/*.pyc")}
-    assert sys.dont_write_bytecode, "of what others import nothing is written"
+    assert compiled_anew(own) == set()
+
+
+def test_what_a_package_imports_is_not_compiled_to_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' modules stay as Python is told, and what Python is told stays meanwhile, for other threads as well."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    own = package("add_with_others", tmp_path)
+    (tmp_path / "site").mkdir()
+    other = tmp_path / "site" / "imported_by_a_package.py"
+    other.write_text("import sys\nWRITES_NONE = sys.dont_write_bytecode\n", "utf-8")
+    with (own / "__init__.py").open("a", encoding="utf-8") as written:
+        written.write("from imported_by_a_package import WRITES_NONE\n")
+    assert Kernel(own).package.WRITES_NONE
+    assert not list(tmp_path.glob("site/__pycache__/*"))
+
+
+def test_a_package_that_cannot_be_written_to_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own = package("add_in_a_full_cache", tmp_path)
+    (own / "__pycache__").write_text("no directory can be made here", "utf-8")
+    assert Kernel(own).call is not None
 
 
 class Watched(ModuleType):
@@ -151,10 +190,9 @@ def test_an_op_registers_without_a_search_of_all_modules(tmp_path: Path, monkeyp
 def test_what_makes_launch_plans_is_imported_for_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
     kernel = Kernel(package("add_unplanned", tmp_path))
-    kernel.plan_late()
     x, y = torch.randn(3, 8), torch.randn(3, 8)
     with kernel.unwatched():
-        for _ in range(255):
+        for _ in range(2):
             kernel.call(x, y, 0.5)
         assert f"{kernel.name}._runtime.launch_plan" not in sys.modules
         assert kernel.package.status()["plans"]["recorded"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import importlib
 import importlib.util
@@ -9,8 +10,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,8 +33,7 @@ class Kernel:
         """
         if isinstance(package, Path):
             self.name, self._directory = package.name, package
-            with _bytecode_kept():
-                self.spec, self.reference = (_alone(package / f"{part}.py") for part in ("_spec", "_reference"))
+            self.spec, self.reference = (_alone(package / f"{part}.py") for part in ("_spec", "_reference"))
         else:
             self.name, self._directory = package.__name__.rpartition(".")[2], Path(inspect.getfile(package)).parent
             try:
@@ -60,10 +59,10 @@ class Kernel:
     @functools.cached_property
     def package(self) -> ModuleType:
         """The package, imported here where it was not before."""
+        _write_bytecode(self._directory)
         sys.path.insert(0, str(self._directory.parent))
         try:
-            with _bytecode_kept():
-                return importlib.import_module(self.name)
+            return importlib.import_module(self.name)
         finally:
             sys.path.remove(str(self._directory.parent))
 
@@ -87,12 +86,6 @@ class Kernel:
         found = importlib.import_module(f"{self.package.__name__}._op").inference_op
         operator: torch._ops.OpOverload = getattr(found, "_opoverload", found)  # of an op in place it is a CustomOpDef
         return operator
-
-    def plan_late(self) -> None:
-        """Have the package make no launch plan of its first calls, which are to become part of CUDA graphs."""
-        plans = importlib.import_module(f"{self.package.__name__}._plans")
-        if hasattr(plans, "later"):  # a package of the user's may be older
-            plans.later()
 
     def numbers(self, inputs: Sequence[dict[str, Any]]) -> list[Any]:
         """The numbers among the arguments of a workload."""
@@ -219,18 +212,20 @@ class Kernel:
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
 
 
-@contextmanager
-def _bytecode_kept() -> Iterator[None]:
-    """Inside, Python writes down what it compiles of modules, also where it is told not to (PYTHONDONTWRITEBYTECODE).
+def _write_bytecode(place: Path) -> None:
+    """Write the bytecode of a package's module, or of all, where Python writes none by itself and it is not there yet.
 
     For packages in the user's cache, which are this program's own: many containers ask Python not to write beside
-    sources, and their every process would compile 35 modules of each package anew.
+    sources (PYTHONDONTWRITEBYTECODE), and their every process would compile 20 modules of each package anew. It is
+    written when a package is used, not when it is built: most that are built have no place, and the modules of all take
+    four seconds. Where it cannot be written, Python compiles what it imports, as without this.
     """
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
+    if not sys.dont_write_bytecode:
+        return
+    if place.is_dir():
+        compileall.compile_dir(place, quiet=2)
+    else:
+        compileall.compile_file(place, quiet=2)
 
 
 def _switched_off() -> bool:
@@ -240,6 +235,7 @@ def _switched_off() -> bool:
 
 def _alone(file: Path) -> ModuleType:
     """Import a module of a package by itself, under a name of its own."""
+    _write_bytecode(file)
     spec = importlib.util.spec_from_file_location(f"{file.parent.name}{file.stem}", file)
     assert spec is not None and spec.loader is not None  # noqa: PT018 - the file's name ends in .py
     module = importlib.util.module_from_spec(spec)

@@ -11,18 +11,18 @@ from torch import fx
 
 from . import inductor, match
 from .patterns import Lead
-from .served import SOME, Served
+from .served import SOME, Ones, Served, ones
 
 MOST_LEADING = 3
 """Axes of a tensor in a model where an op has its first: batch, positions, heads."""
 
 
-def _could_stand(plain: match.Pattern | None, operators: set[str]) -> bool:
+def _could_stand(plain: match.Pattern, operators: set[str]) -> bool:
     """Return whether a graph has the operators of a reference with one leading axis.
 
     With other leads only views differ, and which product of matrices it is. Each tracing takes a tenth of a second.
     """
-    return plain is None or {name for name in operators_of(plain) if not _PRODUCT.match(name)} <= operators
+    return {name for name in operators_of(plain) if not _PRODUCT.match(name)} <= operators
 
 
 _PRODUCT = re.compile(r"aten\.(mm|bmm|addmm|baddbmm)\.")
@@ -51,6 +51,11 @@ class Read:
             sizes = tuple(size for size in map(inductor.hint, value.shape) if size is not None)
             if len(sizes) == value.dim():
                 self.readers.setdefault((sizes, torch.device(value.device.type)), set()).update(_readers(node))
+        self._ones = set(ones(tuple(sizes for sizes, _ in self.readers)))
+
+    def has(self, kind: Ones) -> bool:
+        """Return whether there is a tensor for each of an op's whose last axes have one element where it says so."""
+        return all(any(own[max(len(own) - len(each), 0) :] == each for own in self._ones) for each in kind)
 
 
 def _readers(node: fx.Node) -> set[str]:
@@ -78,13 +83,13 @@ def leads(read: Read, kernel: Served, operators: set[str]) -> list[tuple[Lead, t
     """
     found: dict[tuple[Lead, torch.device], None] = {}
     for device in dict.fromkeys(device for _, device in read.readers if device.type in kernel.devices):
-        plain = kernel.pattern(SOME[:1], device)
-        if not _could_stand(plain, operators):
+        plain = [pattern for _, pattern in kernel.patterns(SOME[:1], device, read.has)]
+        if plain and not any(_could_stand(each, operators) for each in plain):
             continue
         if kernel.leading is None:
             found[SOME[:1], device] = None  # its shapes are its own
             continue
-        wanted = set() if plain is None else _readers(plain.inputs[0])
+        wanted = {reader for each in plain for reader in _readers(each.inputs[0])}
         for (sizes, own), readers in read.readers.items():
             leading = len(sizes) - kernel.behind
             if own == device and 1 <= leading <= MOST_LEADING and (not wanted or wanted & readers):

@@ -19,7 +19,7 @@ from . import inductor, match
 from .kernel import Kernel
 from .leads import Read, kind, leads, operators_of
 from .patterns import Lead
-from .served import SOME, Number, Served
+from .served import SOME, Number, Ones, Served, ones
 
 if TYPE_CHECKING:
     from .bags import Bags
@@ -287,33 +287,53 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     arguments: match.Arguments = {}
     with inductor.steady():
         patterns = [
-            (kernel, lead, kernel.pattern(lead, device))
+            (kernel, lead, kernel.patterns(lead, device, read.has))
             for kernel in kernels
             for lead, device in leads(read, kernel, operators)
         ]
-        for kernel, lead, pattern in patterns:
-            if pattern is None or not operators_of(pattern) <= operators:
-                continue
-
-            cast: set[fx.Node] = set()
-
-            def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead, cast: set[fx.Node] = cast) -> bool:
-                if one.uncast and not cast.isdisjoint(one.nodes):
-                    return False  # the model casts as the op does: that is part of the place
-                if not one.uncast:
-                    cast.update(node for node in one.nodes if not match.is_view(node))
-                region = Region(kernel, one)
-                if (why := _unfit(region, lead)) is not None:
-                    found.misses.append((region, why))
-                return why is None
-
-            uncast = None if kernel.mutated else pattern.as_int64()  # what an op writes to has the dtype that it has
-            for sought in (pattern,) if uncast is None else (pattern, uncast):
-                found.regions += [Region(kernel, one) for one in match.find(sought, graph, fits, arguments)]
+        for kernel, lead, each in patterns:
+            own = [(where, pattern) for where, pattern in each if operators_of(pattern) <= operators]
+            if not kernel.mutated:  # what an op writes to has the dtype that it has
+                own += [(where, uncast) for where, pattern in own if (uncast := pattern.as_int64()) is not None]
+            fits = _Fits(kernel, lead, found)
+            for where, pattern in own:
+                ones_too = functools.partial(fits, where)
+                found.regions += [Region(kernel, one) for one in match.find(pattern, graph, ones_too, arguments)]
     placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
     misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
     found.misses = [miss for key, miss in misses.items() if key not in placed]
     return found
+
+
+class _Fits:
+    """Whether matches of an op's patterns for a lead are places; `found` is told why one is none."""
+
+    def __init__(self, kernel: Served, lead: Lead, found: Found) -> None:
+        self._kernel, self._lead, self._found = kernel, lead, found
+        self._cast: set[fx.Node] = set()
+        self._places: set[frozenset[fx.Node]] = set()
+
+    def __call__(self, where: Ones | None, one: match.Match) -> bool:
+        """Ask of one. where: which axes must have one element there; None: any may."""
+        nodes = frozenset(node for node in one.nodes if not match.is_view(node))
+        if one.uncast and not self._cast.isdisjoint(nodes):
+            return False  # the model casts as the op does: that is part of the place
+        region = Region(self._kernel, one)
+        if where is not None and (nodes in self._places or _ones(region) != where):
+            return False
+        if not one.uncast:
+            self._cast |= nodes
+        if (why := _unfit(region, self._lead)) is not None:
+            self._found.misses.append((region, why))
+        else:
+            self._places.add(nodes)
+        return why is None
+
+
+def _ones(region: Region) -> Ones | None:
+    """Return which axes have one element, behind the leading one; None where not all that flows in are tensors."""
+    tensors = region.tensors
+    return ones(region.kernel.behind_rows(tensors)) if len(tensors) == len(region.match.inputs) else None
 
 
 def _unfit(region: Region, lead: Lead) -> str | None:

@@ -140,11 +140,6 @@ def compile_with(
     if placed is None:  # nothing of the graph is left to compile
         placed = []
         keep_file(told, placed)
-    if inductor.captures(device, patches):
-        taken = {place.kernel for place in placed if not place.why}
-        for kernel in kernels:
-            if kernel.name in taken:
-                kernel.kernel.plan_late()
     if not tried or outcome is not None or all(place.why for place in placed):
         return Rewritten(compiled, placed)
     if gain is not None and gain.sure:

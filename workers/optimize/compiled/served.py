@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
 """In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
 
 Shapes = tuple[tuple[int, ...], ...]
+Ones = tuple[tuple[bool, ...], ...]
+"""Which axes of each of an op's tensors have one element, behind the leading axis where they have it."""
 Number = float | None
 """Of an op in a place; None: the one that it was verified with."""
 
@@ -50,8 +52,27 @@ class Rows(ABC):
         """Return the reference's graph for a lead; None where it has none there.
 
         shapes: of the op's tensors, behind the leading axis where they have it; integers: those among its numbers;
-        None: of its plainest workload (`traced_by`).
+        None: of its plainest workload (`to_trace`).
         """
+
+    @property
+    def others(self) -> Sequence[tuple[Shapes, Sequence[int]]]:
+        """What else of the op's workloads is traced (`to_trace`): shapes and integers as `pattern` takes them."""
+        return ()
+
+    def patterns(
+        self, lead: Lead, device: torch.device, may_stand: Callable[[Ones], bool]
+    ) -> list[tuple[Ones | None, Pattern]]:
+        """Return the reference's graphs for a lead: of its plainest workload, whose places may have any sizes, and of
+        others, each with those that its places must have: a sum of one element may be missing in its graph.
+
+        may_stand: whether there may be such places, of which one is asked before its reference is traced.
+        """
+        found: list[tuple[Ones | None, Pattern | None]] = [(None, self.pattern(lead, device))]
+        for shapes, integers in self.others:
+            if may_stand(where := ones(shapes)):
+                found.append((where, self.pattern(lead, device, shapes, integers)))
+        return [(where, pattern) for where, pattern in found if pattern is not None]
 
     @abstractmethod
     def axes(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Number] = ()) -> dict[str, int] | str:
@@ -77,14 +98,25 @@ class Rows(ABC):
                 self._axes[key] = "its inputs do not flatten to rows"
         return self._axes[key]
 
-    def traced_by(self, shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """Return what to order workloads by, by the shapes of their tensors: the first is that to trace.
+    def to_trace(self, workloads: Sequence[Sequence[Sequence[int]]]) -> list[int]:
+        """Return which workloads to trace, by the shapes of their tensors: the plainest first.
 
-        An axis of one element looks otherwise in a graph than one of several, which a model's commonly have; of those
-        that have the fewest such, the smallest is traced. The leading axis has any size in its place.
+        An axis of one element looks otherwise in a graph than one of several, which a model's commonly have. So it is
+        the smallest of each kind, by which axes those are behind the leading one, which has any size in its place; the
+        plainest has fewest.
         """
-        behind = [tuple(shape)[self.rows(at) :] for at, shape in enumerate(shapes)]
-        return sum(each.count(1) for each in behind), sum(map(math.prod, shapes))
+        kinds = [ones(self.behind_leading(shapes)) for shapes in workloads]
+        sizes = [
+            (sum(map(sum, kind)), sum(map(math.prod, shapes))) for kind, shapes in zip(kinds, workloads, strict=True)
+        ]
+        found: dict[Ones, int] = {}
+        for at in sorted(range(len(workloads)), key=lambda at: sizes[at]):
+            found.setdefault(kinds[at], at)
+        return list(found.values())
+
+    def behind_leading(self, shapes: Sequence[Sequence[int]]) -> Shapes:
+        """Return shapes of the op's own tensors without the leading axis."""
+        return tuple(tuple(shape)[self.rows(at) :] for at, shape in enumerate(shapes))
 
     @property
     def behind(self) -> int:
@@ -220,16 +252,25 @@ class Served(Rows):
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """The tensors of the verified workload that is traced (`traced_by`): `shape`, `dtype` and more of each."""
-        return _tensors(self._workload)
+        """The tensors of the plainest verified workload (`to_trace`): `shape`, `dtype` and more of each."""
+        return _tensors(self._traced_workloads[0])
 
     @functools.cached_property
-    def _workload(self) -> list[dict[str, Any]]:
-        return min(self.kernel.workloads, key=lambda items: self.traced_by([item["shape"] for item in _tensors(items)]))
+    def others(self) -> Sequence[tuple[Shapes, Sequence[int]]]:
+        """See `Rows`."""
+        return [(self.behind_leading(_shapes(items)), self._integers_of(items)) for items in self._traced_workloads[1:]]
+
+    @functools.cached_property
+    def _traced_workloads(self) -> list[list[dict[str, Any]]]:
+        workloads = self.kernel.workloads
+        return [workloads[at] for at in self.to_trace([_shapes(items) for items in workloads])]
 
     @functools.cached_property
     def _own_integers(self) -> list[int]:
-        numbers = self.kernel.numbers(self._workload)
+        return self._integers_of(self._traced_workloads[0])
+
+    def _integers_of(self, workload: list[dict[str, Any]]) -> list[int]:
+        numbers = self.kernel.numbers(workload)
         return [numbers[at] if told is not None else self.kernel.number(at) for at, told in self._told.items()]
 
     def _marked(self, integers: Sequence[int]) -> list[float]:
@@ -270,8 +311,17 @@ class Served(Rows):
             return Pattern.of(inductor.operators(reference, tensors), marks, self.mutated)
 
 
+def ones(shapes: Shapes) -> Ones:
+    """Return which axes have one element."""
+    return tuple(tuple(size == 1 for size in shape) for shape in shapes)
+
+
 def _tensors(inputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in inputs if item["shape"] is not None]
+
+
+def _shapes(inputs: Sequence[dict[str, Any]]) -> list[Sequence[int]]:
+    return [item["shape"] for item in _tensors(inputs)]
 
 
 def _told(kernel: Kernel, at: int) -> tuple[int, int] | None:
