@@ -88,6 +88,9 @@ class SweptConfigurationDocument(BaseModel):
     rounds: int = Field(
         description="Rounds of the sweep that timed it; its times are of the last, scaled to the last of all"
     )
+    unscaled: list[str] = Field(
+        default_factory=list, description="Workloads whose time is as it was read: it was left early there"
+    )
     failure: str | None = Field(None, description="Why it is out: it does not compile, or is wrong")
 
 
