@@ -339,7 +339,7 @@ def test_a_report_puts_the_node_beside_its_parent_the_champion_and_the_baselines
 def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
     seeded(database(local))
     fastest = {"values": {"ROWS": 4}, "time_us": {"large": 10.0}, "rounds": 2}
-    slower = {"values": {"ROWS": 1}, "time_us": {"large": 15.0}, "rounds": 1}
+    slower = {"values": {"ROWS": 1}, "time_us": {"large": 15.0}, "rounds": 1, "unscaled": ["large"]}
     wrong = {"values": {"ROWS": 16}, "time_us": {}, "rounds": 0, "failure": HOSTILE}
     sweep = {"chosen": {"ROWS": 4}, "configurations": [fastest, slower, wrong], "seconds": 2.5, "left_out": 1}
     with database(local).writing() as session:
@@ -347,7 +347,8 @@ def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
         row.document = {**row.document, "sweep": sweep}
     found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")["sweep"]
     assert found["summary"] == "ROWS=4 best of 2 timed, 1 failed, 1 not timed; others +50 % time (ROWS=1)"
-    assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
+    shown = {"unscaled": [], "failure": None}
+    assert found["configurations"] == [{**shown, **fastest}, {**shown, **slower}, {**shown, **wrong}]
     assert (found["chosen"], found["seconds"], found["left_out"], found["limit_s"]) == ({"ROWS": 4}, 2.5, 1, None)
     assert (found["importance"]["configurations"], found["importance"]["tunables"]) == (2, [])
     assert "one tunable alone" in found["importance"]["unclear"]
