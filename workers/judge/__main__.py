@@ -120,14 +120,13 @@ def main() -> int:
         return _serve(door, Path(scratch), compilers=given.compilers, progress=given.progress)
 
 
-def share_clock() -> ExitStack:
+def share_clock(cache: Path) -> ExitStack:
     """Keep other judges from timing the processor until the result is closed: a start's imports take its cores."""
     from warpsmith.workers.judge.machine.clock_lease import PROCESSOR, ClockLease  # noqa: PLC0415 - as in `_serve`
 
     held = ExitStack()
     with suppress(OSError):  # a cache that takes no writes: jobs are told
-        cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-        held.enter_context(ClockLease(cache_directory(), PROCESSOR).beside())
+        held.enter_context(ClockLease(cache, PROCESSOR).beside())
     return held
 
 
@@ -143,7 +142,7 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)  # one that cannot be made is told before torch is imported
     server = ForkServer(cores, scratch)
     try:
-        starting = share_clock()  # the system takes the share back where this process dies with it
+        starting = share_clock(cache)  # the system takes the share back where this process dies with it
         server.start()
         if compilers:
             compile_service.start()

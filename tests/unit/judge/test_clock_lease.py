@@ -192,7 +192,6 @@ def test_a_judge_that_starts_keeps_timings_off(
     steps: list[str],
     begin: Callable[[Callable[[], None]], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     processor = Cpu(1)
 
@@ -200,14 +199,12 @@ def test_a_judge_that_starts_keeps_timings_off(
         with ClockLease(tmp_path, processor.lease).timing():  # as a job's timing has it
             steps.append("timed")
 
-    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path))
-    with share_clock():
+    with share_clock(tmp_path):
         begin(time_one)
         assert steps == []
     wait_until(lambda: steps == ["timed"], PATIENCE_S, "the timing")
 
 
-def test_a_judge_starts_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_starts_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(tmp_path / "file"))
-    share_clock().close()
+    share_clock(tmp_path / "file").close()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from . import match
 from .places import Builder
 
 QUERIES_PER_BLOCK = 64
@@ -31,7 +32,7 @@ _RESHAPE, _BMM, _PERMUTE = torch.ops.aten.reshape.default, torch.ops.aten.bmm.de
 def write_as_products(graph: fx.Graph) -> None:
     """Compute attention in products where the fused kernel would keep few multiprocessors busy."""
     for node in graph.find_nodes(op="call_function", target=_ATTENTION):
-        given = _arguments(node)
+        given = match.named_arguments(node)
         if _is_small(node, given):
             _write(graph, node, given)
 
@@ -44,18 +45,13 @@ def is_allowed() -> bool:
         return False
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    names = [argument.name for argument in _ATTENTION._schema.arguments]
-    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-
-
 def _processors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _is_small(node: fx.Node, given: dict[str, Any]) -> bool:
     """Return whether a call of attention is one of fixed sizes, float32 and few blocks, whose result alone is used."""
-    if given.get("attn_bias") is not None or given.get("dropout_p") or given["compute_log_sumexp"]:
+    if given["attn_bias"] is not None or given["dropout_p"] or given["compute_log_sumexp"]:
         return False
     if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
         return False
@@ -76,9 +72,9 @@ def _write(graph: fx.Graph, node: fx.Node, given: dict[str, Any]) -> None:
     keys = key.meta["val"].shape[2]
     flat = [build.call(_RESHAPE, each, [batch * heads, *each.meta["val"].shape[2:]]) for each in (query, key, value)]
     scores = build.call(_BMM, flat[0], build.call(_PERMUTE, flat[1], [0, 2, 1]))
-    scale = given.get("scale")
+    scale = given["scale"]
     scores = build.call(torch.ops.aten.mul.Tensor, scores, 1 / math.sqrt(width) if scale is None else scale)
-    if given.get("is_causal"):
+    if given["is_causal"]:
         device = query.meta["val"].device
         # Keys behind a query; both count from the first, as attention's flag has it.
         rows, columns = (_counted(build, size, device) for size in (queries, keys))

@@ -89,7 +89,7 @@ def find(graph: fx.Graph, ungrouped: str = "") -> tuple[list[Region], dict[fx.No
     stays: dict[fx.Node, str] = {}
     for node in graph.nodes:
         if node.op == "call_function" and node.target is _aten.cat.default:
-            sources = [_source(piece, node) for piece in _given(node)["tensors"]]
+            sources = [_source(piece, node) for piece in match.named_arguments(node)["tensors"]]
             try:
                 regions.append(_region(node, sources, stays))
             except _Stays as why:
@@ -145,7 +145,7 @@ def _region(cat: fx.Node, sources: Sequence[_Source], stays: dict[fx.Node, str])
     """Return the place of a concatenation. Raises _Stays; `stays` is told of each of its bags that stays by itself."""
     from .bag_kernel import Plan  # noqa: PLC0415 - as above
 
-    given = _given(cat)
+    given = match.named_arguments(cat)
     value: torch.Tensor = cat.meta["val"]
     axis = given["dim"] % value.dim()
     pieces: list[fx.Node] = list(given["tensors"])
@@ -184,14 +184,6 @@ def _short(dtype: torch.dtype | None) -> str:
 
 def _either(dtypes: Sequence[torch.dtype]) -> str:
     return " or ".join(map(_short, dtypes))
-
-
-def _given(node: fx.Node) -> dict[str, Any]:
-    """Return the arguments of a call by name, with its defaults."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    arguments = node.target._schema.arguments
-    told = dict(zip((each.name for each in arguments), node.args, strict=False)) | dict(node.kwargs)
-    return {each.name: told.get(each.name, each.default_value) for each in arguments}
 
 
 def _alike(value: torch.Tensor, pieces: Sequence[fx.Node], *, stacked: bool) -> bool:
@@ -260,7 +252,7 @@ def _bag(source: _Source) -> _Rows:
     assert call is not None
     if not source.own or list(call.users) != [result] or result.args[1] != 0:
         raise _Stays("its result is also read elsewhere")
-    given = _given(call)
+    given = match.named_arguments(call)
     table, weights = given["weight"], given["per_sample_weights"]
     (indices, first), (offsets, second) = _unlaid(given["indices"]), _unlaid(given["offsets"])
     nodes = [call, result, *first, *second]
@@ -285,7 +277,7 @@ def _bag(source: _Source) -> _Rows:
 
 def _row(call: fx.Node) -> _Rows | None:
     """Return what an embedding looks up, one row for each index of a list."""
-    given = _given(call)
+    given = match.named_arguments(call)
     table = given["weight"]
     indices, copied = _unlaid(given["indices"])
     if not _table(table) or not _list_of(indices, _INTEGERS):
@@ -315,7 +307,7 @@ def _length(offsets: fx.Node, indices: fx.Node) -> int | None:
     """Return how long each bag is where the offsets are those of indices in two dimensions; None where they are not."""
     if offsets.target is not torch.ops.prims.iota.default:
         return None
-    given = _given(offsets)
+    given = match.named_arguments(offsets)
     count, step = given["length"], given["step"]
     if given["start"] != 0 or not isinstance(step, int) or step < 1:
         return None

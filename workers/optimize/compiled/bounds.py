@@ -103,11 +103,8 @@ def _bounds(node: Any) -> tuple[int, int] | None:
 
 def _along(node: Any) -> int | None:
     """Return the size of the axis along which an operator works; None where it varies, or is empty."""
-    names = [argument.name for argument in node.target._schema.arguments]
-    at = names.index("dim")
-    axis = node.args[at] if at < len(node.args) else node.kwargs.get("dim", -1)
     shape = node.args[0].meta["val"].shape
-    size = shape[axis] if shape else 1
+    size = shape[match.named_arguments(node)["dim"]] if shape else 1
     return size if isinstance(size, int) and size else None
 
 

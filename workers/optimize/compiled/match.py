@@ -211,6 +211,14 @@ def is_write_back(node: Node) -> bool:
     return isinstance(target, Node) and target.op == "placeholder"
 
 
+def named_arguments(node: Node) -> dict[str, Any]:
+    """Return the arguments of an operator's call by name, with its defaults."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    arguments = node.target._schema.arguments
+    told = dict(zip((each.name for each in arguments), node.args, strict=False)) | dict(node.kwargs)
+    return {each.name: told.get(each.name, each.default_value) for each in arguments}
+
+
 def convex(nodes: set[Node], order: Mapping[Node, int] | None = None) -> bool:
     """Whether no path leaves the nodes and comes back.
 
