@@ -1,7 +1,8 @@
 """Measure how long a model takes to its first call: `python -m benchmarks.models --compile`.
 
 Each variant is compiled in a process of its own with empty caches of its own (Inductor's, Triton's and Warpsmith's),
-then in a second process that has the caches of the first. Seconds to the first call are by the clock, from before
+then in further processes that have the caches of the first: one, or as many as `--warm` says, the variants in turns.
+Tables then have the median. Seconds to the first call are by the clock, from before
 `torch.compile` or `warpsmith.optimize` is called, `torch` and `transformers` imported and the model built, until the
 results of the first call are there; to the third call, which replays the CUDA graph that the second records. The first
 process goes on until it is told whether kernels gain, as whoever serves a model would. A variant that fails is told,
@@ -23,8 +24,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -83,12 +85,27 @@ class Failed:
 class ChildFailed(RuntimeError):  # noqa: N818 - named for what happened
     """A process that compiles a variant ended without its figures."""
 
+    def __init__(self, case: Case, variant: str, why: str) -> None:
+        super().__init__(f"{case.name}: {variant}: {why}")
+        self.variant = variant
 
-def measure(case: Case, variant: str, kernels: Sequence[str] | None) -> Iterator[Start]:
-    """Yield how a variant of a case starts, with empty and with warm caches. Raises ChildFailed."""
+
+def measure(
+    case: Case, variants: Sequence[str], kernels: Sequence[str] | None, warm: int = 1
+) -> Iterator[Start | ChildFailed]:
+    """Yield how each variant of a case starts: once with empty caches, then `warm` times with those, in turns.
+
+    A variant that fails is yielded as its error, and starts no more.
+    """
     with tempfile.TemporaryDirectory(prefix="warpsmith-compile-") as directory:
-        for caches in ("empty", "warm"):
-            yield _started(case, variant, caches, kernels, Path(directory))
+        places = {variant: Path(directory, str(at)) for at, variant in enumerate(variants)}
+        for caches in ("empty", *["warm"] * warm):
+            for variant, place in list(places.items()):
+                try:
+                    yield _started(case, variant, caches, kernels, place)
+                except ChildFailed as error:
+                    del places[variant]
+                    yield error
 
 
 def _started(case: Case, variant: str, caches: str, kernels: Sequence[str] | None, directory: Path) -> Start:
@@ -100,13 +117,13 @@ def _started(case: Case, variant: str, caches: str, kernels: Sequence[str] | Non
             command, env=os.environ | own, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ChildFailed(f"{case.name}: {variant}: found no end after {LIMIT_S:.0f} s") from None
+        raise ChildFailed(case, variant, f"found no end after {LIMIT_S:.0f} s") from None
     if ran.returncode:
-        raise ChildFailed(f"{case.name}: {variant}: exit status {ran.returncode}\n{ran.stderr[-4000:]}")
+        raise ChildFailed(case, variant, f"exit status {ran.returncode}\n{ran.stderr[-4000:]}")
     try:
         figures = json.loads(ran.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        raise ChildFailed(f"{case.name}: {variant}: exit status 0, and no figures\n{ran.stderr[-4000:]}") from None
+        raise ChildFailed(case, variant, f"exit status 0, and no figures\n{ran.stderr[-4000:]}") from None
     return Start(case.name, variant, caches, **figures)
 
 
@@ -123,7 +140,9 @@ def raised(text: str) -> str:
 _NAMED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 
-def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None) -> int:
+def run(
+    cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None, warm: int = 1
+) -> int:
     """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
     had: list[Start | Failed] = []
     status = 0
@@ -139,23 +158,38 @@ def run(cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] |
             keep(Failed(case.name, "", why))
             continue
         found: list[Start] = []
-        for variant in variants:
-            try:
-                for each in measure(case, variant, kernels):
-                    found.append(each)
-                    keep(each)
-                    print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
-            except ChildFailed as error:
-                print(error, file=sys.stderr, flush=True)
-                keep(Failed(case.name, variant, raised(str(error))))
+        for each in measure(case, variants, kernels, warm):
+            if isinstance(each, ChildFailed):
+                print(each, file=sys.stderr, flush=True)
+                keep(Failed(case.name, each.variant, raised(str(each))))
                 status = 1
-        print(f"\n{case.name}\n{columns(table(found, variants[0]))}\n\n{columns(parts_table(found))}", flush=True)
+                continue
+            found.append(each)
+            keep(each)
+            print(f"{case.name}: {told(each)}", file=sys.stderr, flush=True)
+        middle = medians(found)
+        print(f"\n{case.name}\n{columns(table(middle, variants[0]))}\n\n{columns(parts_table(middle))}", flush=True)
         for each in found:
             print("\n".join([told(each), *(f"  {line}" for line in each.report)]), flush=True)
         for row in had:
             if isinstance(row, Failed) and row.case == case.name:
                 print(f"{row.variant} failed: {row.why}", flush=True)
     return status
+
+
+def medians(starts: Sequence[Start]) -> list[Start]:
+    """Return one start for each variant and state of its caches: each figure is the median of theirs."""
+    alike: dict[tuple[str, str], list[Start]] = {}
+    for start in starts:
+        alike.setdefault((start.variant, start.caches), []).append(start)
+    return [_middle(each) for each in sorted(alike.values(), key=lambda each: list(starts).index(each[0]))]
+
+
+def _middle(starts: Sequence[Start]) -> Start:
+    figures = {name: median(getattr(start, name) for start in starts) for name in ("first_s", "third_s", "ms", "cpu_s")}
+    parts = {part: median(start.parts[part] for start in starts) for part in PARTS}
+    hits = {name: min(start.hits[name] for start in starts) for name in HITS}
+    return replace(starts[0], parts=parts, hits=hits, **figures)
 
 
 def table(starts: Sequence[Start], beside: str) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import model_compile, model_where, models
-from benchmarks.model_cases import CASES
+from benchmarks.model_cases import CASES, Case
 from benchmarks.model_compile import HITS, PARTS, ChildFailed, Start
 from benchmarks.model_where import CALLS, Span
 
@@ -102,8 +103,34 @@ def test_where_a_compiled_models_time_goes_is_told_with_its_row() -> None:
 
 @pytest.mark.nightly
 def test_a_process_that_fails_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ChildFailed, match=r"sample recommender: no mode: exit status 1\n[\s\S]*Unrecognized mode"):
-        next(model_compile.measure(SAMPLE, "no mode", None))
+    [failed] = model_compile.measure(SAMPLE, ["no mode"], None)
+    assert isinstance(failed, ChildFailed)
+    assert re.match(r"sample recommender: no mode: exit status 1\n[\s\S]*Unrecognized mode", str(failed))
+
+
+def test_variants_start_in_turns_and_one_that_fails_starts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def started(case: Case, variant: str, caches: str, kernels: object, directory: Path) -> Start:
+        asked.append((variant, caches, directory.name))
+        if variant == "bad":
+            raise ChildFailed(case, variant, "exit status 1\nValueError: y")
+        return start(variant, caches, 1.0)
+
+    monkeypatch.setattr(model_compile, "_started", started)
+    found = list(model_compile.measure(SAMPLE, ["own", "bad", "other"], None, warm=2))
+    assert asked[:3] == [("own", "empty", "0"), ("bad", "empty", "1"), ("other", "empty", "2")]
+    assert asked[3:] == [("own", "warm", "0"), ("other", "warm", "2")] * 2
+    assert [str(each) for each in found if isinstance(each, ChildFailed)] == [
+        f"{SAMPLE.name}: bad: exit status 1\nValueError: y"
+    ]
+
+
+def test_of_several_starts_the_median_is_told() -> None:
+    starts = [start("own", "empty", 10.0), *(start("own", "warm", first_s) for first_s in (5.0, 2.0, 3.0))]
+    empty, warm = model_compile.medians([*starts, start("own", "warm", 4.0), start("own", "warm", 9.0)])
+    assert empty == starts[0]
+    assert (warm.first_s, warm.third_s, warm.parts["running"]) == (4.0, 8.0, 3.75)
 
 
 @pytest.mark.nightly
@@ -113,5 +140,5 @@ def test_a_second_process_has_the_caches_of_the_first(capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert out.count("warpsmith, reduce-overhead") >= 2
     starts = json.loads(file.read_text("utf-8"))
-    assert [sum(start["hits"].values()) for start in starts] == [0, 2, 0, 2]
+    assert [sum(start["hits"].values()) for start in starts] == [0, 0, 2, 2]
     assert "graph 1:" in out
