@@ -63,13 +63,15 @@ sbom: $(INSTALLED)
 	$(BIN)/python -m cyclonedx_py environment --output-reproducible --validate --pyproject pyproject.toml \
 	  --output-format JSON --output-file dist/sbom.cdx.json $(SBOM_OF)
 
-# Installed again only when what is to be installed changed. pip compiles bytecode on one core: it is left to one process
-# a core, which skip what cannot be compiled as pip does.
+# Installed again only when what is to be installed changed. The pip that Python brings may be years old, and take a
+# minute longer to see what is to be installed. pip compiles bytecode on one core: it is left to one process a core, which
+# skip what cannot be compiled as pip does, and what hardly anything imports: that is compiled by whoever does.
 $(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(if $(NODE),,$(DASHBOARD))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade -c constraints.txt pip
 	$(if $(NODE),WARPSMITH_SKIP_DASHBOARD=1) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	  -c constraints.txt -e ".[worker,cute,tilelang,dev,models]"
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '/transformers/models/|/tests?/' $(VENV)/lib || true
 	touch $@
 
 $(BUILT): $(DASHBOARD) $(MODULES)

@@ -53,6 +53,8 @@ def _added(file: Path, facts: dict[str, Any], part: str, found: dict[str, Any]) 
     if not found:
         return []
     before = json.loads(file.read_text("utf-8"))[part] if file.is_file() else {}
+    if part == known.REFERENCES:  # a cache has no lead that ships: those of one reference are joined
+        found = {key: before.get(key, {}) | each for key, each in found.items()}
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(each)}" for key, each in sorted((before | found).items()))
     head = json.dumps(facts).removesuffix("}")
     file.write_text(f'{head}, "{part}": {{\n{lines}\n}}}}\n', encoding="utf-8")
