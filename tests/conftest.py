@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from tests.kinds import (
     pytest_testnodedown,
 )
 from tests.services import (
+    _statements_compiled_once,
     migrated_postgres_url,
     migrated_sqlite_url,
     postgres_template,
@@ -30,6 +34,7 @@ from tests.services import (
 from warpsmith.workers.settings import get_settings
 
 __all__ = [
+    "_statements_compiled_once",
     "migrated_postgres_url",
     "migrated_sqlite_url",
     "postgres_template",
@@ -48,6 +53,41 @@ __all__ = [
 
 
 _NUMBERS = count()
+
+
+class _Shown(logging.Handler):
+    """Writes what is logged to standard error, which pytest shows of a test that fails.
+
+    One that cannot be written raises where it is logged.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
+class _Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _show_logs() -> None:
+    logging.getLogger().addHandler(_Shown())
+
+
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """What is logged while a test runs, from warnings on."""
+    kept = _Kept()
+    logging.getLogger().addHandler(kept)
+    yield kept.records
+    logging.getLogger().removeHandler(kept)
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,12 @@ TOGETHER, ALONE = "together", "alone"
 EXAMPLES, NIGHTLY_EXAMPLES = 40, 100
 """How many a property gets."""
 
+COLLECTED_AFTER = (20_000, 20, 100)
+"""How many objects more, and how many collections of younger ones, let the garbage collector look through a generation.
+
+Python's own numbers let it walk through all that torch and the others hold every few seconds.
+"""
+
 _SEEN = pytest.StashKey[dict[str, Any]]()
 _MODULES = pytest.StashKey[frozenset[str]]()
 
@@ -81,6 +87,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*COLLECTED_AFTER)
         gc.enable()
 
 

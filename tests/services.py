@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import redis
@@ -28,6 +28,7 @@ from kombu.connection import Connection
 from kombu.exceptions import KombuError
 from sqlalchemy.engine import make_url
 
+from warpsmith.kernels_db.store import db
 from warpsmith.kernels_db.store.db import Database
 
 POSTGRES = os.environ.get("WARPSMITH_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/test")
@@ -195,6 +196,32 @@ def migrated_postgres_url(postgres_template: str) -> Iterator[str]:
     """The SQLAlchemy URL of a migrated database of this test's own on PostgreSQL."""
     with postgres_database(postgres_template) as url:
         yield url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _statements_compiled_once() -> Iterator[None]:
+    """Compile a statement for SQLite once in this process, not once for each of the thousands of databases of tests.
+
+    SQLAlchemy keeps what it compiled by the dialect, of which each engine has its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="ws-sqlite-") as directory:
+        first = sqlalchemy.create_engine(f"sqlite:///{directory}/first.db")
+        first.connect().close()  # a dialect learns at its first connection what the driver can
+        first.dispose()
+
+    def create_engine(url: sqlalchemy.URL, **options: Any) -> sqlalchemy.Engine:
+        if url.get_backend_name() != "sqlite":
+            return sqlalchemy.create_engine(url, **options)
+        engine = sqlalchemy.create_engine(url, execution_options={"compiled_cache": _COMPILED}, **options)
+        engine.dialect = first.dialect
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db, "create_engine", create_engine)
+        yield
+
+
+_COMPILED: dict[Any, Any] = {}
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.middleware import Middleware
 
 from warpsmith.kernels_db.store.db import Database
@@ -83,6 +83,15 @@ ROUTERS = (
     audit.router,
 )
 
+ROUTES = APIRouter(generate_unique_id_function=openapi.make_operation_id)
+"""What every app serves.
+
+FastAPI reads the signatures of a router's routes at the first request, and keeps them here: once a process, however
+many apps it makes.
+"""
+for _router in ROUTERS:
+    ROUTES.include_router(_router, dependencies=[Depends(access.enforce)])
+
 
 def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.DIST) -> FastAPI:
     """Create the application; it opens no connection before its first request.
@@ -113,11 +122,10 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         generate_unique_id_function=openapi.make_operation_id,
         lifespan=_run_lifespan,
         middleware=_list_middleware(service),
+        routes=ROUTES.routes,
     )
     app.state.service = service
     install(app)
-    for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(access.enforce)])
     app.router.default = pages.Dashboard(dashboard, app.router.default)
     openapi.install(app, keys_required=settings.keys_required)
     _trace_requests(app, settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from logging import LogRecord
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,14 @@ def test_a_page_of_another_site_changes_nothing(client: TestClient) -> None:
     assert client.get(f"/v1/searches/{search_id}").json()["state"] == "running"
 
 
-def test_an_internal_error_leaves_an_id_and_nothing_else(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_leaves_an_id_and_nothing_else(client: TestClient, logged: list[LogRecord]) -> None:
     seed(database(client))
     with database(client).writing() as session:
         session.execute(text("UPDATE nodes SET idea = '[\"not an idea\"]' WHERE id = 'nd_bad'"))
     document = problem(client.get("/v1/nodes/nd_bad"), 500, "internal-error")
     assert document["error_id"] in document["detail"]
     assert set(document) == {"type", "title", "status", "detail", "error_id"}
-    assert any(document["error_id"] in record.getMessage() for record in caplog.records)
+    assert any(document["error_id"] in record.getMessage() for record in logged)
 
 
 def test_readiness_names_what_fails(tmp_path: Path, redis_url: str) -> None:
