@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.library import Entry
@@ -208,6 +209,7 @@ def _forks() -> tuple[subprocess.Popen[str], str]:
     """The process, and a cache for the kernels of all that it runs."""
     kernels = TemporaryDirectory(prefix="ws-kernels-")
     atexit.register(kernels.cleanup)
+    with_plans(Path(kernels.name))
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", FORKS],
         env={"PATH": os.environ["PATH"]},

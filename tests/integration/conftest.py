@@ -11,6 +11,7 @@ from sqlalchemy import text
 from tests.services import DATABASES, migrate, postgres_database
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, METADATA, TeamRow
+from warpsmith.workers.judge.analysis.client import Analyser
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
@@ -24,6 +25,13 @@ def judge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judge(judge_cache: Path) -> Iterator[JudgeClient]:
     """One judge for all who send it jobs and do nothing else to it: to start one takes longer than most jobs."""
     with JudgeClient(cache=judge_cache) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def analyse() -> Iterator[Analyser]:
+    """One process for all files that are analysed: it starts as long as a judge does, and each file has its sandbox."""
+    with Analyser(None) as found:
         yield found
 
 

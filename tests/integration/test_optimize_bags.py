@@ -19,6 +19,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 import warpsmith
 from benchmarks import dlrm
+from tests.support.plans import with_plans
 from warpsmith.workers.optimize import packages
 from warpsmith.workers.optimize.compiled import bag_kernel, bags, choice
 
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of any region, Inductor has compiled nothing, and bags are grouped on this machine's CPU."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setattr(bags, "operator_on", lambda _: bag_kernel.NAME)
     torch._dynamo.reset()

@@ -12,6 +12,7 @@ import transformers
 
 import warpsmith
 from tests.exporting import exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.spec.op import load_op
 
@@ -192,7 +193,7 @@ def package(name: str, directory: Path) -> Path:
 
 def optimized(names: Sequence[str], directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """Return a small model, and it with plain kernels of these examples wherever they fit."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(directory / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(directory / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(directory / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -24,6 +24,7 @@ from tests.experts import (
 )
 from tests.exporting import exported
 from tests.integration.test_optimize_gate import block, captured, served
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.optimize.compiled import choice, inductor, places
 from warpsmith.workers.optimize.compiled.kernel import Kernel
@@ -78,7 +79,7 @@ def layer(which: str, experts: int, top: int, tokens: int) -> Layer:
 def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing is known of any region before these tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path_factory.mktemp("kernels")))
+        patch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path_factory.mktemp("kernels")))
         yield
     layer.cache_clear()
 

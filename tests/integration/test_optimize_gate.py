@@ -14,6 +14,7 @@ from torch import fx
 import warpsmith
 from tests.exporting import exported
 from tests.gate import GATE, GATE_CPP
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.optimize.compiled import choice, inductor, places
 from warpsmith.workers.optimize.compiled.kernel import Kernel
@@ -42,7 +43,7 @@ def gate(package: Path) -> Served:
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of any region, and Inductor has compiled nothing."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -13,6 +13,7 @@ from torch import fx, nn
 
 import warpsmith
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.exports.project import NotAnExport
 from warpsmith.workers.optimize.compiled import choice, inductor, match, places, rewriting, seams, trial
@@ -190,7 +191,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of any region, and Inductor has compiled nothing."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)

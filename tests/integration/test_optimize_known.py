@@ -15,6 +15,7 @@ import warpsmith
 from benchmarks.known import keep
 from tests.exporting import exported
 from tests.integration.test_optimize_kernels import NORM, NORM_CPP, Norm
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.optimize.compiled import choice, choices, inductor, known, seams
 
@@ -33,7 +34,7 @@ def _never(*_: Any) -> Any:
 
 def _start(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin as another user: no cache has anything."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(directory / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(directory / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(directory / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)

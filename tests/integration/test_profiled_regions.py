@@ -19,6 +19,7 @@ import torch
 import warpsmith
 from tests import REPOSITORY
 from tests.exporting import exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.workers.optimize import contract, specs
@@ -203,7 +204,7 @@ def test_a_region_of_a_small_model_is_found_again(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_kernel_for_a_spec_is_tried_where_the_spec_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way with a kernel that computes: whether it pays is this machine's to say, that it fits is not."""
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))  # code from there is rewritten by no pass
     model, call = example("transformer")
     graphs = trace(model, call)

@@ -22,6 +22,7 @@ from types import ModuleType
 
 from warpsmith.workers.exports import location
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judge.sandbox import network, sandbox
 
 GPU = Path("/dev/nvidiactl")
@@ -81,7 +82,8 @@ def forget_warpsmith() -> None:
 
 def left_behind(module: str) -> list[str]:
     """List what a removed package left where Python and PyTorch would find it."""
-    import torch  # noqa: PLC0415 - only this process has it
+    with imports_kept():
+        import torch  # noqa: PLC0415 - only this process has it
 
     left = [f"{module} can still be imported"] if importlib.util.find_spec(module) is not None else []
     schemas = {schema.name for schema in torch._C._jit_get_all_schemas()}

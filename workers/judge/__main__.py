@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 
 if TYPE_CHECKING:
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer
@@ -157,11 +158,12 @@ def _judge_jobs(
     door: int, cache: Path, scratch: Path, cores: int, server: ForkServer, starting: ExitStack, *, progress: bool
 ) -> int:
     """Judge until the end of input; `starting` is closed once everything has started."""
-    from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
-    from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
-    from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
-    from warpsmith.workers.judge.preloaded import programs  # noqa: PLC0415
-    from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
+    with imports_kept():
+        from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
+        from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
+        from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
+        from warpsmith.workers.judge.preloaded import programs  # noqa: PLC0415
+        from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
 
     def answer(document: Any) -> None:
         raw = json.dumps(document, allow_nan=False).encode() + b"\n"
@@ -186,4 +188,7 @@ def _judge_jobs(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # everything is closed, and to take torch's modules apart one by one takes a third of a second

@@ -16,6 +16,7 @@ import pytest
 from tests import REPOSITORY
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.support.api_support import SPEC, application, command_line, seed, settings_for
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.target import Target
@@ -143,7 +144,9 @@ class Packed:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all tests of this module keep builds and peaks: nothing is built twice."""
-    return tmp_path_factory.mktemp("home")
+    made = tmp_path_factory.mktemp("home")
+    with_plans(made / "kernels")
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.gate import GATE, GATE_CPP
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -23,7 +24,7 @@ Importer = Callable[..., ModuleType]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return Path(with_plans(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

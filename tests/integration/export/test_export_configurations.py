@@ -15,6 +15,7 @@ from sqlalchemy import select
 
 from tests.exporting import SCALED_ADD, exported
 from tests.services import migrate
+from tests.support.plans import with_plans
 from tests.support.steps_support import Driver, call, small_policy
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.configurations import spread
@@ -96,7 +97,7 @@ def kernel(*configurations: dict[str, Any]) -> ExportedKernel:
 
 
 def imported(project: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(project.parent / "cache"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(project.parent / "cache"))
     monkeypatch.syspath_prepend(project)
     return importlib.import_module(project.name)
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
@@ -31,7 +32,7 @@ WRONG_ABOVE_100 = SCALED_ADD_CPP.replace("m * y[i];", "m * y[i] + (n > 100);")
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One kernel cache for all packages here: each source is compiled once."""
-    return tmp_path_factory.mktemp("cache")
+    return Path(with_plans(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.exporting import SCALED_ADD, exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.dtypes import of_each_dtype
 from warpsmith.kernels_db.spec.op import SpecErrors, parse_op
@@ -78,7 +79,7 @@ def test_each_dtype_has_its_own_envelope_and_evidence() -> None:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = registry.named("package").write([KERNEL], tmp_path)
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "cache"))
     monkeypatch.syspath_prepend(project)
     return project
 

@@ -19,11 +19,10 @@ from warpsmith.workers.judge.analysis.client import Analyser
 pytest.importorskip("torch", reason="imports are analysed with torch, which is not installed")
 
 
-def used(paths: list[Path], harness: str, tmp_path: Path) -> None:
+def used(paths: list[Path], harness: str, tmp_path: Path, analyse: Analyser) -> None:
     """Import each file, export the op into its own format, and run `harness` with EXPORTS: their directories."""
     exports = []
-    with Analyser(None) as analyse:
-        imported = [import_op(files_of(path), None, analyse) for path in paths]
+    imported = [import_op(files_of(path), None, analyse) for path in paths]
     for found in imported:
         kernel = exported(found.op.document(), SCALED_ADD_CPP)
         exports.append(str(registry.named(found.format).build(kernel, tmp_path / "out")))
@@ -57,9 +56,9 @@ for directory, file in zip(EXPORTS, FILES, strict=True):
 
 
 @pytest.mark.nightly
-def test_kernelbench(tmp_path: Path) -> None:
+def test_kernelbench(tmp_path: Path, analyse: Analyser) -> None:
     examples = EXAMPLES / "kernelbench"
-    used([examples / "2_linear_gelu_scale.py"], KERNELBENCH, tmp_path)
+    used([examples / "2_linear_gelu_scale.py"], KERNELBENCH, tmp_path, analyse)
 
 
 GPU_MODE = """
@@ -97,8 +96,8 @@ print("right")
 
 
 @pytest.mark.parametrize("name", [pytest.param("gated_projection", marks=pytest.mark.nightly), "grayscale"])
-def test_gpu_mode(name: str, tmp_path: Path) -> None:
-    used([EXAMPLES / "gpu-mode" / name / "task.yml"], GPU_MODE, tmp_path)
+def test_gpu_mode(name: str, tmp_path: Path, analyse: Analyser) -> None:
+    used([EXAMPLES / "gpu-mode" / name / "task.yml"], GPU_MODE, tmp_path, analyse)
 
 
 FLASHINFER = """
@@ -142,7 +141,7 @@ for directory, file in zip(EXPORTS, FILES, strict=True):
 """
 
 
-def test_flashinfer_bench(tmp_path: Path) -> None:
+def test_flashinfer_bench(tmp_path: Path, analyse: Analyser) -> None:
     definitions = EXAMPLES / "flashinfer-bench" / "definitions"
     paths = [definitions / "rmsnorm" / "rmsnorm_h1024.json", definitions / "activation" / "scaled_silu.json"]
-    used(paths, FLASHINFER, tmp_path)
+    used(paths, FLASHINFER, tmp_path, analyse)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -54,7 +55,7 @@ def run(x, y, m, out):
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One kernel cache for all packages here: each source is compiled once, and the extension too."""
-    return tmp_path_factory.mktemp("cache")
+    return Path(with_plans(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import pytest
 
 from benchmarks import dispatch
 from tests.stand_in_driver import Driver, map_maker
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -42,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return Path(with_plans(tmp_path_factory.mktemp("cache")))
 
 
 class Package:

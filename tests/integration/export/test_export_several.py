@@ -21,6 +21,7 @@ from tests.exporting import (
     exported,
     in_fresh_process,
 )
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
 from warpsmith.kernels_db.export.package import build
@@ -61,7 +62,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def imported(project: Path) -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPSMITH_KERNEL_CACHE", str(project.parent / "cache"))
+        patch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(project.parent / "cache"))
         patch.setenv("WARPSMITH_SHADOW_DIR", str(project.parent / "shadow"))
         patch.syspath_prepend(project)
         yield importlib.import_module(project.name)
@@ -345,7 +346,7 @@ def test_several_kernels_in_one_file(tmp_path: Path) -> None:
 
 
 def test_kernels_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "cache"))
     kernels = [
         exported(IN_PLACE, IN_PLACE_CPP.replace("= 0; i", start), name=name, times_us={"small": time, "large": time})
         for name, start, time in (("kn_a", "= 0; i", 3.0), ("kn_b", "= 0L; i", 2.0))

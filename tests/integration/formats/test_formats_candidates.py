@@ -57,10 +57,9 @@ def client(judge: JudgeClient) -> JudgeClient:
     return judge
 
 
-def imported(problem: Path) -> Op:
+def imported(problem: Path, analyse: Analyser) -> Op:
     """An example as an op that is timed beside eager alone: compiling takes its time."""
-    with Analyser(None) as analyse:
-        document = import_op(files_of(problem), None, analyse).op.document()
+    document = import_op(files_of(problem), None, analyse).op.document()
     return parse_op(document | {"objective": {"baselines": ["eager"]}})
 
 
@@ -72,9 +71,9 @@ def judged(client: JudgeClient, op: Op, source: str, level: Any = "verify") -> V
 
 
 @pytest.mark.parametrize("name", nightly_but({"flashinfer-bench returned"}.__contains__, CASES))
-def test_a_kernel_of_a_format_is_judged_in_the_sandbox_tier(client: JudgeClient, name: str) -> None:
+def test_a_kernel_of_a_format_is_judged_in_the_sandbox_tier(client: JudgeClient, analyse: Analyser, name: str) -> None:
     problem, path = CASES[name]
-    op = imported(problem)
+    op = imported(problem, analyse)
     found = kernel_import.adapt(RawFile(path.name, path.read_bytes()), op)
     verdict = judged(client, op, found.source)
     assert verdict["verdict"] == "accepted", verdict["reason"]

@@ -61,9 +61,8 @@ def problem_file(top: str = "", result: str = "x + 1", init: str = "[]") -> RawF
     return RawFile("problem.py", PROBLEM.format(top=top, result=result, init=init).encode())
 
 
-def made(seconds: float = 60.0, **parts: str) -> ImportedOp:
-    with Analyser(None, seconds) as analyse:
-        return import_op([problem_file(**parts)], None, analyse)
+def made(analyse: Analyser, **parts: str) -> ImportedOp:
+    return import_op([problem_file(**parts)], None, analyse)
 
 
 def analysed_here(request: dict[str, Any]) -> Analysis:
@@ -78,24 +77,23 @@ def made_here(text: str) -> ImportedOp:
     return import_op([RawFile("problem.py", text.encode())], None, analysed_here)
 
 
-def refused(**parts: Any) -> str:
+def refused(analyse: Analyser, **parts: str) -> str:
     """What is said of a problem with these parts."""
     with pytest.raises(SpecErrors) as caught:
-        made(**parts)
+        made(analyse, **parts)
     (message,) = errors_of(caught.value)
     return message
 
 
 @pytest.fixture(scope="module")
-def imported() -> Callable[[str], Op]:
+def imported(analyse: Analyser) -> Callable[[str], Op]:
     """An example as an op; each is run once."""
     kept: dict[Path, Op] = {}
 
     def find(name: str) -> Op:
         path = next(path for path in [*KERNELBENCH, *TASKS] if name in str(path))
         if path not in kept:
-            with Analyser(None) as analyse:
-                kept[path] = import_op(files_of(path), None, analyse).op
+            kept[path] = import_op(files_of(path), None, analyse).op
         return kept[path]
 
     return find
@@ -146,8 +144,8 @@ def test_a_tasks_outputs_follow_from_its_inputs_axes(imported: Callable[[str], O
     assert [histogram.inputs[0].dtype, histogram.outputs[0].dtype] == ["uint8", "int64"]
 
 
-def test_a_module_that_is_not_there_is_named() -> None:
-    said = refused(top="import absent_module")
+def test_a_module_that_is_not_there_is_named(analyse: Analyser) -> None:
+    said = refused(analyse, top="import absent_module")
     assert "ModuleNotFoundError: No module named 'absent_module'" in said
     assert "packages that are installed beside Warpsmith: absent_module is not" in said
 
@@ -486,8 +484,9 @@ def test_a_reference_that_names_a_gpu_and_multiplies_scaled_blocks_runs_on_a_cpu
     assert torch.equal(wide, torch.full((8, 8), 65.0, dtype=torch.float64))
 
 
-def test_a_file_that_does_not_end_is_ended() -> None:
-    assert "timeout: did not return within 3 s" in refused(top="while True:\n    pass", seconds=3.0)
+def test_a_file_that_does_not_end_is_ended(analyse: Analyser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(analyse._limits, "seconds", 1.0)
+    assert "timeout: did not return within 1 s" in refused(analyse, top="while True:\n    pass")
 
 
 @pytest.mark.parametrize(
@@ -497,8 +496,8 @@ def test_a_file_that_does_not_end_is_ended() -> None:
         pytest.param("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", marks=pytest.mark.nightly),
     ],
 )
-def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
-    assert "crash: " in refused(top=top)
+def test_a_file_that_ends_its_process_is_refused(analyse: Analyser, top: str) -> None:
+    assert "crash: " in refused(analyse, top=top)
 
 
 def analyses() -> set[psutil.Process]:
@@ -511,23 +510,21 @@ def analyses() -> set[psutil.Process]:
     return found
 
 
-def test_one_process_analyses_file_after_file_and_is_started_again() -> None:
+def test_one_process_analyses_file_after_file_and_is_started_again(analyse: Analyser) -> None:
     """What one file breaks, its module or its process, the next does not see."""
     broken = "import torch\ntorch.relu = None\nimport os\nos._exit(0)"
-    before = analyses()
-    with Analyser(None) as analyse:
-        with pytest.raises(SpecErrors, match="crash: "):
-            import_op([problem_file(top=broken)], None, analyse)
-        assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
-        (process,) = analyses() - before
-        process.kill()
-        process.wait()
-        assert import_op([problem_file(result="torch.relu(x)")], None, analyse).op.outputs
+    assert "crash: " in refused(analyse, top=broken)
+    (process,) = analyses()
+    assert made(analyse, result="torch.relu(x)").op.outputs
+    assert analyses() == {process}
+    process.kill()
+    process.wait()
+    assert made(analyse, result="torch.relu(x)").op.outputs
 
 
 @pytest.mark.nightly
-def test_a_file_that_takes_all_memory_is_refused() -> None:
-    assert "memory: " in refused(top="kept = [torch.ones(1 << 28) for _ in range(64)]")
+def test_a_file_that_takes_all_memory_is_refused(analyse: Analyser) -> None:
+    assert "memory: " in refused(analyse, top="kept = [torch.ones(1 << 28) for _ in range(64)]")
 
 
 def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_path: Path) -> None:
@@ -545,9 +542,9 @@ def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_p
 
 
 @pytest.mark.nightly
-def test_a_file_that_changes_what_is_said_of_it_is_refused() -> None:
+def test_a_file_that_changes_what_is_said_of_it_is_refused(analyse: Analyser) -> None:
     top = "from warpsmith.workers.judge.analysis import module\nmodule.described = lambda *a, **k: {'shape': 'x'}"
-    assert 'problem.py: found "inputs.0' in refused(top=top)
+    assert 'problem.py: found "inputs.0' in refused(analyse, top=top)
 
 
 @contextmanager
@@ -560,9 +557,10 @@ def listening() -> Iterator[int]:
 
 
 def test_the_callers_environment_and_what_is_confined_are_out_of_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    analyse: Analyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "sk-secret")
+    analyse.close()  # the next request starts a process, with what it takes of this environment
     secret = tmp_path / "secret.txt"
     secret.write_text("sk-secret")
     os.chmod(secret, 0o644)
@@ -570,7 +568,7 @@ def test_the_callers_environment_and_what_is_confined_are_out_of_reach(
     with listening() as port:
         call = f"__import__('socket').create_connection(('127.0.0.1', {port}), 2) and 'connected'"
         top = attempt.format("read", f"open({str(secret)!r}).read()") + attempt.format("reached", call)
-        found = made(top=f"import os\n{top}", init="[repr(dict(os.environ)), read, reached]")
+        found = made(analyse, top=f"import os\n{top}", init="[repr(dict(os.environ)), read, reached]")
     environment, read, reached = map(str, found.op.init)
     assert "HOME" in environment, "it saw an environment"
     assert "sk-secret" not in environment

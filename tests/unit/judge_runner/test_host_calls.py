@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.dispatch import CPP_THREE
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.candidate_import import provide_short_names
 from warpsmith.kernels_db.runtime import plan_build
 from warpsmith.workers.judge.runner.host_calls import HostCalls
@@ -30,7 +31,7 @@ def run(x, total, y):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(plan_build.build(tmp_path_factory.mktemp("plans")).path)
+    return str(plan_build.build(with_plans(tmp_path_factory.mktemp("plans"))).path)
 
 
 @pytest.fixture

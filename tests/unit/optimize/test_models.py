@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.optimize import applying, contract, packages
 from warpsmith.workers.optimize.compiled import inductor, match
@@ -143,7 +144,7 @@ def test_a_package_is_written_where_results_agree(
     result: str, agrees: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = SCALED_ADD_CPP.replace("x[i] + m * y[i]", "(x[i] + m * y[i]) * 1.0000002f")
-    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", with_plans(tmp_path / "kernels"))
     reference = "def run(x, y, m):\n    return x + m * y\n"
     spec = SCALED_ADD | {"name": f"written_{uuid.uuid4().hex[:8]}", "reference": reference}
     projects = packages.opened([build(exported(spec, source), tmp_path)])

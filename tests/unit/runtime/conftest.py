@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.stand_in_driver import Driver
+from tests.support.plans import with_plans
 from warpsmith.kernels_db.runtime import plan_build
 
 
 @pytest.fixture(scope="session")
 def plan_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return Path(with_plans(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")

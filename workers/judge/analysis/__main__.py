@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 
 if TYPE_CHECKING:
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer
@@ -55,14 +56,15 @@ def analysed(lines: Iterable[str], scratch: Path) -> Iterator[dict[str, Any]]:
 
 
 def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer) -> dict[str, Any]:
-    import torch  # noqa: PLC0415
+    with imports_kept():
+        import torch  # noqa: PLC0415
 
-    from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
-    from warpsmith.workers.judge.machine.buffers import TensorSpec  # noqa: PLC0415
-    from warpsmith.workers.judge.preloaded.client import ForkServerDied  # noqa: PLC0415
-    from warpsmith.workers.judge.runner.faults import RunnerFault  # noqa: PLC0415
-    from warpsmith.workers.judge.runner.runner_handle import RunnerHandle  # noqa: PLC0415
-    from warpsmith.workers.judge.sandbox.sandbox import NotConfined  # noqa: PLC0415
+        from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
+        from warpsmith.workers.judge.machine.buffers import TensorSpec  # noqa: PLC0415
+        from warpsmith.workers.judge.preloaded.client import ForkServerDied  # noqa: PLC0415
+        from warpsmith.workers.judge.runner.faults import RunnerFault  # noqa: PLC0415
+        from warpsmith.workers.judge.runner.runner_handle import RunnerHandle  # noqa: PLC0415
+        from warpsmith.workers.judge.sandbox.sandbox import NotConfined  # noqa: PLC0415
 
     try:
         handle = RunnerHandle(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judge.preloaded import server
 from warpsmith.workers.judge.sandbox import sandbox
 
@@ -130,7 +131,8 @@ def run_module(name: str) -> int:
 
 def main() -> None:
     control, ability = server.begin()
-    _preload(sys.argv[2:])
+    with imports_kept():
+        _preload(sys.argv[2:])
     server.serve(control, ability, functools.partial(_become_compiler, ability))
 
 

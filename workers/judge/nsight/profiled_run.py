@@ -21,6 +21,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job.languages import built_by
 from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
 
@@ -134,7 +135,8 @@ def main() -> int:
     own = Path(request["directory"])
     os.chdir(own)  # Triton's cache is written here
     os.environ.update({"HOME": str(own), "TMPDIR": str(own)})  # ncu's own are none of the candidate's
-    from warpsmith.workers.judge.runner.runner_process import Runner  # noqa: PLC0415 - imports torch's users
+    with imports_kept():
+        from warpsmith.workers.judge.runner.runner_process import Runner  # noqa: PLC0415 - imports torch's users
 
     calls = _Calls(request)
     here = Runner(socket.socketpair()[0], calls.confine)

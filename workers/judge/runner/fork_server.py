@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.workers.judge.machine import channel, process_control
+from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judge.preloaded import server
 from warpsmith.workers.judge.runner import runner_process
 from warpsmith.workers.judge.sandbox import sandbox
@@ -45,12 +46,14 @@ def _become_runner(ability: sandbox.Ability, request: dict[str, Any], fds: list[
 
 def main() -> None:
     control, ability = server.begin()
-    importlib.import_module("torch")
+    with imports_kept():
+        importlib.import_module("torch")
     try:
         message, _ = channel.receive(control)
     except channel.ChannelClosed:
         return  # the referee has ended before it knew its device
-    _preload(message["modules"], message["triton"])
+    with imports_kept():
+        _preload(message["modules"], message["triton"])
     server.serve(control, ability, functools.partial(_become_runner, ability))
 
 
