@@ -178,11 +178,11 @@ def run(
 
 
 def medians(starts: Sequence[Start]) -> list[Start]:
-    """Return one start for each variant and state of its caches: each figure is the median of theirs."""
+    """Return one start for each variant and state of its caches, as they come: each figure is the median of theirs."""
     alike: dict[tuple[str, str], list[Start]] = {}
     for start in starts:
         alike.setdefault((start.variant, start.caches), []).append(start)
-    return [_middle(each) for each in sorted(alike.values(), key=lambda each: list(starts).index(each[0]))]
+    return [_middle(each) for each in alike.values()]
 
 
 def _middle(starts: Sequence[Start]) -> Start:
