@@ -31,6 +31,8 @@ TOGETHER, ALONE = "together", "alone"
 EXAMPLES, NIGHTLY_EXAMPLES = 40, 100
 """How many a property gets."""
 
+gc.disable()  # until the collection of tests is over: what is imported stays
+
 COLLECTED_AFTER = (20_000, 20, 100)
 """How many objects more, and how many collections of younger ones, let the garbage collector look through a generation.
 

@@ -13,7 +13,7 @@ from warpsmith.kernels_db.runtime.ctext import canonical
 from warpsmith.workers.gate.allowed import MAX_DEPTH
 from warpsmith.workers.gate.gate import depth, parse
 from warpsmith.workers.gate.scope import read_scope
-from warpsmith.workers.gate.sources import kernel_sources
+from warpsmith.workers.gate.sources import kernel_sources_of
 
 _Documented = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -42,7 +42,7 @@ def _normal_form(source: str, *, kernels: bool = True) -> str:
         tree = None
     if tree is None or depth(tree) > MAX_DEPTH:
         return "text\n" + "\n".join(line.rstrip() for line in source.strip().splitlines())
-    sources = {entry.source for entry in kernel_sources(source)}
+    sources = {entry.source for entry in kernel_sources_of(tree)}
     jitted = {} if kernels else read_scope(tree, "triton").jitted
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in jitted:

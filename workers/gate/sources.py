@@ -67,7 +67,11 @@ def kernel_sources(source: str) -> list[KernelSource]:
     Raises:
         SyntaxError: `source` is not Python.
     """
-    tree = parse(source)
+    return kernel_sources_of(parse(source))
+
+
+def kernel_sources_of(tree: ast.Module) -> list[KernelSource]:
+    """Return `kernel_sources` of a candidate that is parsed."""
     found = []
     for language in allowed.COMPILERS:
         scope = read_scope(tree, language)

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
+from tests.services import MIGRATED
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.kernels_db.store.tables import METADATA, AskRow, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
@@ -26,11 +27,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
-@pytest.fixture
-def db(url: str) -> Iterator[Database]:
+@pytest.fixture(params=list(MIGRATED))
+def db(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A migrated database of either kind."""
-    database = Database(url)
-    database.upgrade()
+    database = Database(str(request.getfixturevalue(MIGRATED[request.param])))
     yield database
     database.dispose()
 

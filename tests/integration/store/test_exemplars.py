@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from tests import REPOSITORY
+from tests.services import migrate
 from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.spec.op import Op, Target, load_op, parse_op
 from warpsmith.kernels_db.store.db import Database
@@ -18,6 +22,27 @@ from warpsmith.kernels_db.store.structure import likeness, structure
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, KernelRow
 
 GPU = Target.parse("cuda:sm_90")
+
+
+@functools.cache
+def _stocked_file() -> bytes:
+    """A SQLite database with the kernels that ship, made once in this process: that takes longer than a test."""
+    with tempfile.TemporaryDirectory(prefix="ws-sqlite-") as directory:
+        file = Path(directory) / "stocked.db"
+        database = Database(f"sqlite:///{file}")
+        migrate(database)
+        stock(database)
+        database.dispose()
+        return file.read_bytes()
+
+
+@pytest.fixture
+def shipped(db: Database) -> None:
+    """Put the kernels that ship into the database."""
+    if db.is_sqlite:
+        Path(str(db.url.database)).write_bytes(_stocked_file())  # nothing has connected to it yet
+    else:
+        stock(db)
 
 
 def example(name: str) -> Op:
@@ -32,8 +57,8 @@ def found(db: Database, op: Op, language: str, technique: str | None = None, **c
         return find_exemplars(session, op, language=language, technique=technique, **values)
 
 
+@pytest.mark.usefixtures("shipped")
 def test_kernels_of_ops_that_are_made_of_the_same_are_found_whatever_their_dtypes(db: Database) -> None:
-    stock(db)
     for_rms_norm = found(db, example("rms_norm"), "cuda")
     assert "layer_norm" in {one.op for one in for_rms_norm}, "float32 and bfloat16, rank 4 and rank 2"
     assert all({"reduction"} <= set(one.shared) for one in for_rms_norm)
@@ -43,21 +68,21 @@ def test_kernels_of_ops_that_are_made_of_the_same_are_found_whatever_their_dtype
     assert found(db, example("rms_norm"), "cuda", most=0) == ()
 
 
+@pytest.mark.usefixtures("shipped")
 def test_the_ops_own_kernels_are_left_out(db: Database) -> None:
-    stock(db)
     assert "softmax" not in {one.op for one in found(db, example("softmax"), "cuda")}
 
 
+@pytest.mark.usefixtures("shipped")
 def test_the_same_rows_give_the_same_in_the_same_order(db: Database) -> None:
-    stock(db)
     first = found(db, example("matmul"), "triton")
     assert first
     assert first == found(db, example("matmul"), "triton")
     assert len({one.op for one in first}) == len(first), "each of another op"
 
 
+@pytest.mark.usefixtures("shipped")
 def test_those_that_won_by_the_technique_come_first_among_those_nearly_as_alike(db: Database) -> None:
-    stock(db)
     op = example("matmul")
     every = found(db, op, "triton", most=50)
     alike = {one.kernel_id: likeness(structure(op), structure(example(one.op))) for one in every}
@@ -69,9 +94,9 @@ def test_those_that_won_by_the_technique_come_first_among_those_nearly_as_alike(
         assert not all(missed for _, missed in order)
 
 
+@pytest.mark.usefixtures("shipped")
 def test_an_op_that_is_much_less_alike_is_not_first_for_its_technique(db: Database) -> None:
     """A request for a softmax's memory accesses had shown a scan, which won by them, in place of the softmax."""
-    stock(db)
     log_softmax = Op.model_validate(
         example("softmax").model_dump(mode="json")
         | {"name": "log_softmax", "reference": "import torch\n\ndef run(x):\n    return torch.log_softmax(x, dim=-1)\n"}
@@ -110,17 +135,17 @@ def add_kernels(db: Database, op: Op, count: int, **changes: Any) -> None:
         )
 
 
+@pytest.mark.usefixtures("shipped")
 @pytest.mark.parametrize("other", ["conv2d", "rms_norm", "layer_norm"])
 def test_many_fast_kernels_of_one_op_leave_the_others_their_place(db: Database, other: str) -> None:
-    stock(db)
     before = {one.op for one in found(db, example("rms_norm"), "cuda")}
     assert "layer_norm" in before
     add_kernels(db, example(other), 200)
     assert {one.op for one in found(db, example("rms_norm"), "cuda")} == before
 
 
+@pytest.mark.usefixtures("shipped")
 def test_kernels_without_an_idea_take_no_place(db: Database) -> None:
-    stock(db)
     before = found(db, example("rms_norm"), "cuda")
     assert "layer_norm" in {one.op for one in before}
     add_kernels(db, example("layer_norm"), MOST_OF_AN_OP + 1, lineage=[{"seq": 0, "idea": None}])
@@ -142,8 +167,8 @@ def test_a_join_is_read_by_the_idea_of_its_part_and_without_its_search_s_numbers
     assert (one.idea["title"], one.idea["mechanism"]) == ("one pass", told)
 
 
+@pytest.mark.usefixtures("shipped")
 def test_sources_of_the_chosen_alone_are_read_and_ops_once(db: Database) -> None:
-    stock(db)
     add_kernels(db, example("layer_norm"), 20)
     first = found(db, example("rms_norm"), "cuda", most=1)
     statements: list[str] = []
@@ -161,11 +186,11 @@ def test_sources_of_the_chosen_alone_are_read_and_ops_once(db: Database) -> None
     assert "kernels.lineage" not in of_sources
 
 
+@pytest.mark.usefixtures("shipped")
 @pytest.mark.parametrize(
     "changes", [{"standing": "wrong"}, {"standing": "slower"}, {"ci_low": 0.99}, {"team": "others"}]
 )
 def test_a_kernel_that_is_in_doubt_or_anothers_is_no_exemplar(db: Database, changes: dict[str, Any]) -> None:
-    stock(db)
     before = found(db, example("rms_norm"), "cuda")
     with db.writing() as session:
         for name, value in changes.items():

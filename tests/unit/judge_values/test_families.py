@@ -327,14 +327,14 @@ def test_who_keeps_what_the_reference_loses_in_float64_is_right(shape: tuple[int
     place = of(tensor("x", shape, kind="normal", std=2.0), outputs=[output("y", shape)])
     runners = learnt(GELU, place)
     lost = caught = 0
-    for seed in range(40):
+    for seed in range(16):
         for family in kinds(place, seed):
             question = question_on(runners, place, family, seed)
             lost += int((question.expected[0] == 0).sum())
             assert wrong_on(runners, place, question, gelu_without_cancellation) is None, family
             caught += wrong_on(runners, place, question, lambda x: torch.nn.functional.gelu(x) * 1.01) is not None
     assert lost, "no value lay where the reference loses its result"
-    assert caught > 200, "elsewhere 1 % is found out"
+    assert caught > 80, "elsewhere 1 % is found out"
 
 
 def test_what_code_makes_widens_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import sys
 from dataclasses import replace
@@ -26,6 +27,12 @@ CPU = torch.device("cpu")
 WARPSMITH = "warpsmith, default"
 HOW: dict[str, Any] = {"modes": ["default"], "against": ["default"], "kernels": None, "seconds": 0.1}
 HOW |= {"profiled": False}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_other_tests_is_walked_through() -> None:
+    """`release` collects garbage before each variant: a third of a second, with all that torch and others hold."""
+    gc.freeze()
 
 
 def test_the_dlrm_computes_what_is_published() -> None:
