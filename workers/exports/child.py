@@ -10,8 +10,6 @@ first line on standard output names the confinement of the process, the last one
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import importlib.util
 import json
 import os
@@ -55,8 +53,6 @@ def main() -> None:
     if role == "uninstalled":
         print(json.dumps({"left": left_behind(module)}))
         return
-    with imports_kept(), contextlib.suppress(ImportError):
-        importlib.import_module("torch._inductor.compile_fx")  # by torch.compile, which the checks call
     sys.argv = [module, "--json"]
     runpy.run_module(f"{module}.verify", run_name="__main__")
 
