@@ -109,3 +109,9 @@ def _own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 def examples() -> Path:
     """The directory of the op specs that ship with Warpsmith."""
     return REPOSITORY / "examples"
+
+
+@pytest.fixture(scope="session")
+def judge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a judge keeps between its jobs, builds and the peaks of this machine; for those who do not harm it."""
+    return tmp_path_factory.mktemp("judge-cache")

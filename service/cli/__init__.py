@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any, NoReturn
@@ -17,6 +18,7 @@ from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.cli.output import print_json, say
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.local import extra
+from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judging.machine import CannotJudge
 
 COMMANDS = {
@@ -104,11 +106,10 @@ def make_app(arguments: list[str] | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     named = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    for name, place in COMMANDS.items():
+    for name in COMMANDS:
         if named in (None, name):
-            module, _, attribute = place.partition(".")
             try:
-                found = getattr(import_module(f"warpsmith.service.cli.commands.{module}"), attribute)
+                found = _import_command(name)
             except ModuleNotFoundError as error:
                 if not extra.is_of_service(error):
                     raise
@@ -121,6 +122,12 @@ def make_app(arguments: list[str] | None = None) -> typer.Typer:
             else:
                 app.command(name, short_help=_first_paragraph(found))(found)
     return app
+
+
+def _import_command(name: str) -> Any:
+    """Import a command's module; returns the function, or the group of commands. Raises ModuleNotFoundError."""
+    module, _, attribute = COMMANDS[name].partition(".")
+    return getattr(import_module(f"warpsmith.service.cli.commands.{module}"), attribute)
 
 
 def _first_paragraph(command: Callable[..., Any] | None) -> str:
@@ -141,6 +148,10 @@ def _add_missing(app: typer.Typer, name: str, error: ModuleNotFoundError) -> Non
 
 def main() -> NoReturn:
     """Run the `warpsmith` command."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in COMMANDS:
+        with imports_kept(), suppress(ImportError):  # what is missing is told by `run`
+            _import_command(name)
     sys.exit(run(sys.argv[1:]))
 
 

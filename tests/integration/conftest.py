@@ -16,12 +16,6 @@ from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
 @pytest.fixture(scope="session")
-def judge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `judge` keeps between its jobs."""
-    return tmp_path_factory.mktemp("judge-cache")
-
-
-@pytest.fixture(scope="session")
 def judge(judge_cache: Path) -> Iterator[JudgeClient]:
     """One judge for all who send it jobs and do nothing else to it: to start one takes longer than most jobs."""
     with JudgeClient(cache=judge_cache) as found:

@@ -25,8 +25,9 @@ pytestmark = pytest.mark.alone
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, judge_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with every file of the page, where `warpsmith` and `python` are those under test."""
+    monkeypatch.setenv("WARPSMITH_JUDGE_CACHE", str(judge_cache))
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from warpsmith.workers.queue.celery_app import app
+from warpsmith.workers.judge.machine.garbage import imports_kept
 
 if __name__ == "__main__":
+    with imports_kept():
+        from warpsmith.workers.queue.celery_app import app
     app.start(sys.argv[1:])

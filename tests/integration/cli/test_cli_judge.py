@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,22 +12,44 @@ import pytest
 from tests.support import scenario
 from tests.support.launching import REPOSITORY, warpsmith
 from warpsmith.kernels_db.job.languages import LANGUAGES
+from warpsmith.service.cli import run
+from warpsmith.service.cli.commands import judge as command
+from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.judging import machine
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 
 
-def judge(tmp_path: Path, body: str, *arguments: str, code: int) -> tuple[str, str]:
+def files(tmp_path: Path, body: str) -> list[str]:
+    """The op, and a candidate with this body."""
     spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
     spec.write_text(scenario.OP)
     candidate.write_text(scenario.candidate(body))
-    result = warpsmith(tmp_path / "home", "judge", str(spec), str(candidate), *arguments, code=code)
-    return result.stdout, result.stderr
+    return [str(spec), str(candidate)]
 
 
-def test_a_good_candidate_is_accepted(tmp_path: Path) -> None:
-    out, err = judge(tmp_path, scenario.LOOP, "--json", code=0)
-    verdict = json.loads(out)
+@pytest.fixture
+def refused(
+    judge: JudgeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What the command says of a candidate that is not accepted, in this process and by the judge that tests share."""
+    monkeypatch.setattr(command, "judge_once", lambda job, _: judge.judge(job, 120.0))
+
+    def say(body: str, *arguments: str) -> str:
+        assert run(["judge", *files(tmp_path, body), *arguments]) == 1
+        return capsys.readouterr().out
+
+    return say
+
+
+def test_a_good_candidate_is_accepted(tmp_path: Path, judge_cache: Path) -> None:
+    """The command as a process, with a judge of its own."""
+    result = warpsmith(
+        tmp_path / "home",
+        *("judge", *files(tmp_path, scenario.LOOP), "--json"),
+        WARPSMITH_JUDGE_CACHE=str(judge_cache),
+    )
+    verdict, err = json.loads(result.stdout), result.stderr
     assert verdict["verdict"] == "accepted"
     assert {"gate", "reason", "op", "target", "language", "sandbox", "versions", "fingerprint"} <= set(verdict)
     declared = [item["id"] for item in verdict["workloads"] if not item["id"].startswith("holdout-")]
@@ -35,8 +58,8 @@ def test_a_good_candidate_is_accepted(tmp_path: Path) -> None:
     assert "judging" in err
 
 
-def test_a_wrong_candidate_is_told_workload_element_expected_and_found(tmp_path: Path) -> None:
-    out, _ = judge(tmp_path, scenario.LOOP.replace("+ 1.0f", "+ 1.5f"), "--level", "screen", code=1)
+def test_a_wrong_candidate_is_told_workload_element_expected_and_found(refused: Callable[..., str]) -> None:
+    out = refused(scenario.LOOP.replace("+ 1.0f", "+ 1.5f"), "--level", "screen")
     assert out.startswith("rejected at screen: workload even: y[")
     for line in (
         r"workload  even",
@@ -48,8 +71,8 @@ def test_a_wrong_candidate_is_told_workload_element_expected_and_found(tmp_path:
         assert re.search(rf"^  {line}", out, re.MULTILINE), line
 
 
-def test_one_that_does_not_compile_shows_the_compilers_words(tmp_path: Path) -> None:
-    out, _ = judge(tmp_path, "y[0] = two;", code=1)
+def test_one_that_does_not_compile_shows_the_compilers_words(refused: Callable[..., str]) -> None:
+    out = refused("y[0] = two;")
     assert "rejected at compile" in out
     assert "'two' was not declared" in out
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ from tests.support.tried import FAST, Here
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.service.api.auth import create_key, revoke_key
+from warpsmith.service.cli import run
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.server import make_tools
@@ -393,11 +393,11 @@ def initialize(url: str, **headers: str) -> httpx.Response:
     return httpx.post(url, json=body, headers=accept | headers)
 
 
-def test_over_http_every_caller_brings_a_key_of_their_own(tmp_path: Path) -> None:
+def test_over_http_every_caller_brings_a_key_of_their_own_and_no_page_elsewhere_reaches_it(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path, auth="always"))
     db = app.state.service.db
     seed(db)
-    keys = [create_key(db, name) for name in ("one", "two")]
+    keys = [create_key(db, name) for name in ("one", "two", "three")]
     with served(app) as url, http_server(tmp_path / "agent", url, "--key", keys[0]) as where:
         for headers in ({}, {"Authorization": "Bearer wsk_no_key"}):
             response = initialize(where, **headers)
@@ -408,8 +408,14 @@ def test_over_http_every_caller_brings_a_key_of_their_own(tmp_path: Path) -> Non
             assert agent.call("list_ops")["ops"][0]["name"] == "add_relu"
             revoke_key(db, keys[1])
         assert initialize(where, Authorization=f"Bearer {keys[1]}").status_code == 401
+        one = {"Authorization": f"Bearer {keys[2]}"}
+        assert initialize(where, **one).status_code == 200
+        assert initialize(where, Host="evil.example", **one).status_code == 421
+        assert initialize(where, Origin="http://evil.example", **one).status_code == 403
+        assert initialize(where, Origin=where.removesuffix("/mcp"), **one).status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_web_page_elsewhere_reaches_nothing(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path))
     with served(app) as url, http_server(tmp_path / "agent", url) as where:
@@ -419,20 +425,12 @@ def test_a_web_page_elsewhere_reaches_nothing(tmp_path: Path) -> None:
         assert initialize(where, Origin=where.removesuffix("/mcp")).status_code == 200
 
 
-def test_others_cannot_reach_a_service_without_keys(tmp_path: Path) -> None:
+def test_others_cannot_reach_a_service_without_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app = application(settings_for(tmp_path))
     with served(app) as url:
-        result = subprocess.run(
-            [sys.executable, "-m", "warpsmith.service.cli", "mcp", "--http", "0.0.0.0:0", "--url", url],
-            env=environment(tmp_path / "agent"),
-            cwd=REPOSITORY,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert result.returncode == 1
-    assert "found 0.0.0.0, which others can reach, in front of a service that requires no keys" in result.stderr
+        assert run(["mcp", "--http", "0.0.0.0:0", "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert "found 0.0.0.0, which others can reach, in front of a service that requires no keys" in said
 
 
 @pytest.mark.parametrize(

@@ -277,8 +277,8 @@ def test_an_op_is_taken_in_each_of_its_forms(scripted: Judge, tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with Judge(limits=QUICK, cache=tmp_path_factory.mktemp("cache")) as made:
+def judge(judge_cache: Path) -> Iterator[Judge]:
+    with Judge(limits=QUICK, cache=judge_cache) as made:
         yield made
 
 
@@ -338,9 +338,10 @@ print(verdict.verdict, judge._client.pid, flush=True)
 
 @pytest.mark.alone
 @pytest.mark.parametrize("end", ["", pytest.param("import os; os.kill(os.getpid(), 9)", marks=pytest.mark.nightly)])
-def test_a_program_that_does_not_close_it_leaves_nothing(tmp_path: Path, end: str) -> None:
+def test_a_program_that_does_not_close_it_leaves_nothing(judge_cache: Path, tmp_path: Path, end: str) -> None:
     program = PROGRAM.format(op=scenario.OP, source=WRONG, end=end)
     variables = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "src")}
+    variables["WARPSMITH_JUDGE_CACHE"] = str(judge_cache)
     found = subprocess.run(
         [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=120, check=False
     )

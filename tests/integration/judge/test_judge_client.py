@@ -286,9 +286,9 @@ class Left:
 
 
 @pytest.fixture(scope="module")
-def left(cache: Path) -> Iterator[Left]:
+def left(judge_cache: Path) -> Iterator[Left]:
     told: list[tuple[str, Progress]] = []
-    with JudgeClient(cache=cache, progress=lambda job, where: told.append((job, where))) as client:
+    with JudgeClient(cache=judge_cache, progress=lambda job, where: told.append((job, where))) as client:
         pids: list[int] = []
 
         def ask() -> None:
