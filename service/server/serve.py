@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from warpsmith.service.local.listening import listen_together
 from warpsmith.service.server.serving_together import serve_together
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.machine.garbage import imports_kept
 
 if TYPE_CHECKING:
     import uvicorn
@@ -47,9 +48,10 @@ def main() -> None:
 
 def serve(settings: ServiceSettings, sockets: list[socket.socket]) -> None:
     """Serve in this process, on its own socket where none is given."""
-    import uvicorn  # noqa: PLC0415 - see `make_config`
+    with imports_kept():
+        import uvicorn  # noqa: PLC0415 - see `make_config`
 
-    config = make_config(settings)
+        config = make_config(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         # After its shutdown uvicorn raises the signal again for the earlier handler; a clean stop is no failure.
         signal.signal(number, lambda *_: None)
