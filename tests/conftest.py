@@ -22,7 +22,7 @@ from tests.kinds import (
     pytest_testnodedown,
 )
 from tests.services import (
-    _statements_compiled_once,
+    statements_compiled_once,
     migrated_postgres_url,
     migrated_sqlite_url,
     postgres_template,
@@ -34,7 +34,7 @@ from tests.services import (
 from warpsmith.workers.settings import get_settings
 
 __all__ = [
-    "_statements_compiled_once",
+    "statements_compiled_once",
     "migrated_postgres_url",
     "migrated_sqlite_url",
     "postgres_template",

@@ -199,7 +199,7 @@ def migrated_postgres_url(postgres_template: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _statements_compiled_once() -> Iterator[None]:
+def statements_compiled_once() -> Iterator[None]:
     """Compile a statement for SQLite once in this process, not once for each of the thousands of databases of tests.
 
     SQLAlchemy keeps what it compiled by the dialect, of which each engine has its own.
