@@ -22,7 +22,6 @@ from tests.kinds import (
     pytest_testnodedown,
 )
 from tests.services import (
-    statements_compiled_once,
     migrated_postgres_url,
     migrated_sqlite_url,
     postgres_template,
@@ -30,11 +29,11 @@ from tests.services import (
     rabbitmq_url,
     redis_server,
     redis_url,
+    statements_compiled_once,
 )
 from warpsmith.workers.settings import get_settings
 
 __all__ = [
-    "statements_compiled_once",
     "migrated_postgres_url",
     "migrated_sqlite_url",
     "postgres_template",
@@ -49,6 +48,7 @@ __all__ = [
     "rabbitmq_url",
     "redis_server",
     "redis_url",
+    "statements_compiled_once",
 ]
 
 
