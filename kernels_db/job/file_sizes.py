@@ -56,7 +56,7 @@ def _places(text: str) -> dict[str, tuple[ast.expr, int]]:
     """Return the expression and the value of each size, by name."""
     try:
         tree = parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return {}
     found: dict[str, list[ast.expr | None]] = {}
     for statement in tree.body:

@@ -17,7 +17,10 @@ _FAULT = "AST constructor recursion depth mismatch"
 
 
 def parse_module(source: str, filename: str = "<unknown>") -> ast.Module:
-    """Parse the source of a module. Raises SyntaxError, ValueError, RecursionError, MemoryError."""
+    """Parse the source of a module.
+
+    Raises SyntaxError, where it is nested more deeply than the parser goes too, and ValueError.
+    """
     found = _parse(source, filename, "exec")
     assert isinstance(found, ast.Module)
     return found
@@ -34,6 +37,8 @@ def _parse(source: str, filename: str, mode: Literal["exec", "eval"]) -> ast.AST
     for tries in range(1, MOST_TRIES + 1):
         try:
             return ast.parse(source, filename, mode)
+        except (RecursionError, MemoryError) as error:  # by the version of Python; neither says where
+            raise SyntaxError("nested too deeply", (filename, 1, 1, None)) from error
         except SystemError as error:
             if _FAULT not in str(error) or tries == MOST_TRIES:
                 raise

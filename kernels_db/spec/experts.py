@@ -115,7 +115,7 @@ def read_call(text: str) -> ExpertCall | None:
         module, rest = found[1], found[2]
     try:
         expression = parse_expression(rest.strip())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return None
     return _split(module, expression)
 

@@ -102,7 +102,7 @@ def parse(text: str, kind: Kind) -> Expression:
         tree = parse_expression(inner)
     except SyntaxError as error:
         raise ExprError(text, _offset(text) + (error.offset or len(inner)), "not a valid expression") from None
-    except (ValueError, RecursionError, MemoryError):
+    except ValueError:
         raise ExprError(text, 1, "not a valid expression") from None
     names: set[str] = set()
     found = _check(text, tree, names, 0)

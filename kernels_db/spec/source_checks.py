@@ -101,7 +101,7 @@ def _check_parameters(
 def _body(source: str) -> list[ast.stmt] | None:
     try:
         return python_tree(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return None
 
 

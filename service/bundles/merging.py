@@ -16,7 +16,7 @@ from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
 
-def merge_lines(db: Database, key: bytes, lines: Iterable[str], team: str | None = None) -> Iterator[MergedLine]:
+def merge_lines(db: Database, key: bytes, lines: Iterable[bytes], team: str | None = None) -> Iterator[MergedLine]:
     """Merge each line that is not empty and yield its outcome.
 
     A refused line stores nothing and does not stop the others. `team`: whose searches alone they may be of.
@@ -26,7 +26,7 @@ def merge_lines(db: Database, key: bytes, lines: Iterable[str], team: str | None
             yield _merge(db, key, number, line, team)
 
 
-def _merge(db: Database, key: bytes, number: int, line: str, team: str | None) -> MergedLine:
+def _merge(db: Database, key: bytes, number: int, line: bytes, team: str | None) -> MergedLine:
     nonce: str | None = None
     bundle_id: str | None = None
     try:

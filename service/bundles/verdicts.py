@@ -86,17 +86,21 @@ class _Device(TypedDict):
     peaks: NotRequired[_Peaks | None]
 
 
-def read_line(line: str) -> SignedVerdict | SignedUnjudged:
+def read_line(line: bytes) -> SignedVerdict | SignedUnjudged:
     """Read the signed verdict of a line, or the reason why there is none; raises BrokenDocument.
 
     Does not check that its ticket is ours.
     """
     if len(line) > LONGEST_LINE:
-        raise BrokenDocument("(line)", f"{len(line)} characters", f"at most {LONGEST_LINE}")
+        raise BrokenDocument("(line)", f"{len(line)} bytes", f"at most {LONGEST_LINE}")
     try:
-        document = read_strictly(line)
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BrokenDocument("(line)", f"{line[error.start]:#04x} as byte {error.start}", "UTF-8") from None
+    try:
+        document = read_strictly(text)
     except ValueError as error:
-        raise BrokenDocument("(line)", short(line), f"a verdict as one line of JSON ({error})") from None
+        raise BrokenDocument("(line)", short(text), f"a verdict as one line of JSON ({error})") from None
     check_values(document)
     kind: Any = SignedUnjudged if isinstance(document, dict) and "unjudged" in document else SignedVerdict
     check(kind, _replace_non_finite(document), "")

@@ -35,7 +35,11 @@ STEPS: list[tuple[str, int, str]] = [
     ("serach softmax", 2, "No such command 'serach'. Did you mean 'search'"),
     ("doctor", 0, r"ok +service +http://127\.0\.0\.1:\d+"),
     ("ops examples", 0, r"softmax +\S+softmax\.yaml"),
-    ("ops validate examples/softmax.yaml", 0, r"softmax is valid \(\w+\)\n +bench +wide +rows=128, columns=32768"),
+    (
+        "ops validate examples/softmax.yaml",
+        0,
+        r"softmax is valid \(digest \w+; in pools \w+\)\n +bench +wide +rows=128, columns=32768",
+    ),
     ("ops validate examples/sofmax.yaml", 2, "OP: found 'examples/sofmax.yaml', .*did you mean softmax"),
     ("ops validate softmx", 2, r"OP: found 'softmx', .* name of an op; did you mean softmax\?"),
     ("ops validate bad.yaml", 2, r"inputs\[0\]\.dtype \(line 5\): found 'fp32', .*did you mean float32"),

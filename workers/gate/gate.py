@@ -95,10 +95,6 @@ def parse(source: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape sequence is not the gate's business
             return parse_module(source)
-    except SyntaxError:
-        raise
-    except (RecursionError, MemoryError) as error:
-        raise SyntaxError("nested too deeply") from error
     except (ValueError, OverflowError) as error:
         raise SyntaxError(str(error)) from error
 

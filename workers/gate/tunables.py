@@ -288,7 +288,7 @@ def _read_condition(node: ast.expr, text: str, names: Mapping[str, object]) -> a
     wrong = f"{WHERE}: found {text[:60]!r}, expected comparisons of the tunables: + - * // %, and, or, not, numbers"
     try:
         parsed = parse_expression(text) if len(text) <= LONGEST_CONDITION else None
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+    except (SyntaxError, ValueError):
         parsed = None
     if parsed is None or not isinstance(parsed, (ast.Compare, ast.BoolOp, ast.UnaryOp)) or not _plain(parsed, names):
         raise _bad(node, wrong)

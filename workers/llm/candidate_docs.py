@@ -23,7 +23,8 @@ What a kernel's source may hold, and what is asked of it: the same that a model 
 float32 with `math: ieee`; a prompt leaves out what does not concern its op. A file is one candidate of one language,
 which is read from its imports: `warpsmith judge OP FILE` judges it, `warpsmith judge OP FILE --level compile` says
 within seconds whether it keeps to these rules and compiles. A source that breaks one is rejected at gate `gate`, with
-the line and what was expected. The language `python` has none of these rules
+the line and what was expected; what only a run can show, such as memory that native code keeps from one call to the
+next, is found when it is screened. The language `python` has none of these rules
 ([free Python](judge.md#free-python)). How each rule is kept is told in [the judge](judge.md), why in
 [the threat model](threat-model.md).
 

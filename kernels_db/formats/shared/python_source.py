@@ -25,8 +25,8 @@ def parse(file: RawFile) -> ast.Module:
         return python_tree(text.removeprefix("\ufeff"))
     except SyntaxError as error:
         raise refused(file.path, f"{error.msg} (line {error.lineno})", "Python that parses") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise refused(file.path, type(error).__name__, "Python that parses, of ordinary depth") from None
+    except ValueError as error:
+        raise refused(file.path, str(error), "Python that parses") from None
 
 
 def top_level(tree: ast.Module, kind: type[Definition]) -> dict[str, Definition]:

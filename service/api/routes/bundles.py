@@ -40,7 +40,6 @@ from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
     IdempotencyReuse,
     InvalidInput,
-    MalformedBody,
     MissingSetting,
     NotFound,
     StorageFull,
@@ -174,10 +173,7 @@ async def merge_verdicts(body: Body, service: ServiceDependency, asker: Asker) -
 
 def _merge(body: RawBody, service: Service, asker: Caller) -> Generator[None, None, MergeReport]:
     key = _load_key(service)
-    try:
-        lines = body.data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
+    lines = body.data.split(b"\n")
     if not body.data:
         raise InvalidInput.one("body", None, "at least one verdict")
     if len(lines) > MOST_LINES + 1:

@@ -49,9 +49,10 @@ def validate(
             | ({"dtypes": dict(item.dtypes)} if item.dtypes else {})
             for item in workloads
         ]
-        print_json({"name": spec.name, "digest": spec.digest, "valid": True, "workloads": shown})
+        digests = {"digest": spec.digest, "semantic_digest": spec.semantic_digest}
+        print_json({"name": spec.name, **digests, "valid": True, "workloads": shown})
         return
-    tell(f"{spec.name} is valid ({spec.digest[:12]})")
+    tell(f"{spec.name} is valid (digest {spec.digest[:12]}; in pools {spec.semantic_digest[:12]})")
     for item in workloads:
         weight = "" if item.weight == 1.0 else f"  weight {item.weight:g}"
         axes = ", ".join(f"{name}={value}" for name, value in {**item.axes, **item.dtypes}.items())

@@ -95,7 +95,9 @@ def unjudged_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> di
 
 
 def merged(client: TestClient, *lines: Any) -> dict[str, Any]:
-    content = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    """Merge lines: documents, text or bytes."""
+    texts = [line if isinstance(line, str | bytes) else json.dumps(line) for line in lines]
+    content = b"".join((text.encode() if isinstance(text, str) else text) + b"\n" for text in texts)
     answer = client.post("/v1/bundles/merge", content=content, headers=NDJSON)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -250,7 +252,9 @@ def test_what_is_forged_is_refused_and_leaves_nothing(
     assert refusal(client, forged)[0] == field
     assert nodes(db, search_id)[0].state == "judging"
     assert events(db, search_id, "bundle.merged") == []
-    assert merged(client, forged, "{", line)["merged"] == 1  # and keeps nothing else from being merged
+    assert (
+        merged(client, forged, "{", b'{"x": "\xff"}', line)["merged"] == 1
+    )  # and keeps nothing else from being merged
 
 
 def verifying(db: Database) -> str:
@@ -360,7 +364,8 @@ def test_a_verdict_of_one_job_is_none_of_another(client: TestClient, db: Databas
 
 
 def test_a_body_that_is_none_is_a_problem(client: TestClient) -> None:
-    problem(client.post("/v1/bundles/merge", content=b"\xff\n", headers=NDJSON), 400, "malformed-body")
+    report = client.post("/v1/bundles/merge", content=b'{"x": "\xff"}\n', headers=NDJSON).json()
+    assert [line["error"]["expected"] for line in report["lines"]] == ["UTF-8"]
     problem(client.post("/v1/bundles/merge", content=b"", headers=NDJSON), 422, "invalid-input")
     problem(client.post("/v1/bundles/merge", content=b"x\n" * 1001, headers=NDJSON), 422, "invalid-input")
     problem(client.post("/v1/bundles/merge", json={}), 415, "unsupported-media-type")

@@ -196,3 +196,12 @@ def test_a_fault_that_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ast, "parse", parse)
     with pytest.raises(SystemError, match="mismatch"):
         parse_expression("x")
+
+
+@pytest.mark.parametrize("text", ["1" + "+1" * 5_000, "-" * 5_000 + "1", "(" * 5_000 + ")" * 5_000])
+def test_what_is_nested_too_deeply_is_a_syntax_error(text: str) -> None:
+    """Python raises RecursionError or MemoryError for some of them, by its version."""
+    with pytest.raises(SyntaxError):
+        parse_expression(text)
+    with pytest.raises(SyntaxError):
+        parse_module(f"x = {text}\n")

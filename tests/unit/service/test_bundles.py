@@ -174,7 +174,7 @@ def test_the_setting_comes_first_and_is_never_shown(tmp_path: Path) -> None:
 
 def read(document: dict[str, Any]) -> Any:
     """What a line with this document is read as."""
-    return read_line(json.dumps(document))
+    return read_line(json.dumps(document).encode())
 
 
 def test_a_verdict_is_read() -> None:
@@ -283,7 +283,7 @@ ABSENT = object()
 def test_what_is_wrong_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
     document = _set(path, value)
     with pytest.raises(BrokenDocument) as told:
-        read_line(json.dumps(document))
+        read_line(json.dumps(document).encode())
     assert told.value.field == field
     assert len(str(told.value)) < 1000
 
@@ -306,7 +306,13 @@ def test_what_is_wrong_is_refused_by_its_field(path: str, value: Any, field: str
 )
 def test_what_is_no_verdict_is_refused(text: str) -> None:
     with pytest.raises(BrokenDocument):
-        read_line(text)
+        read_line(text.encode())
+
+
+def test_a_line_that_is_no_text_is_refused_with_its_byte() -> None:
+    with pytest.raises(BrokenDocument) as told:
+        read_line(b'{"x": "\xff"}')
+    assert (told.value.found, told.value.expected) == ("0xff as byte 7", "UTF-8")
 
 
 def unjudged(**changes: Any) -> dict[str, Any]:
@@ -335,7 +341,7 @@ def test_why_there_is_no_verdict_is_read() -> None:
 )
 def test_what_says_wrongly_why_there_is_no_verdict_is_refused(document: dict[str, Any], field: str) -> None:
     with pytest.raises(BrokenDocument) as told:
-        read_line(json.dumps(document))
+        read_line(json.dumps(document).encode())
     assert told.value.field == field
     assert len(str(told.value)) < 1000
 
@@ -360,7 +366,7 @@ def test_a_missing_field_is_named() -> None:
         without = line()
         del without["verdict"][name]
         with pytest.raises(BrokenDocument) as told:
-            read_line(json.dumps(without))
+            read_line(json.dumps(without).encode())
         assert told.value.field == f"verdict.{name}"
 
 
@@ -387,7 +393,7 @@ def test_nothing_in_a_verdict_can_be_replaced_so_that_reading_it_falls_over(data
 @given(JSON)
 def test_any_document_is_refused_and_nothing_else(document: Any) -> None:
     with pytest.raises(BrokenDocument):
-        read_line(json.dumps(document))
+        read_line(json.dumps(document).encode())
 
 
 # The directory, on the other host

@@ -27,7 +27,7 @@ def imported(source: str) -> list[str]:
     """
     try:
         nodes = list(ast.walk(parse_module(source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return []  # its runner says why it cannot be loaded
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]

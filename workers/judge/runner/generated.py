@@ -50,7 +50,7 @@ def kernels_of(codes: Sequence[str]) -> Generated | None:
         text = code[:_PARSED]
         try:
             tree = parse_module(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except (SyntaxError, ValueError):
             continue  # it was cut, or is no code of Inductor's
         sources += _kernels(tree)
         code_alone = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))

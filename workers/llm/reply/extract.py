@@ -201,6 +201,6 @@ def is_python(text: str) -> bool:
         with warnings.catch_warnings():  # an invalid escape in a model's string is not this process's warning
             warnings.simplefilter("ignore")
             parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return False
     return True
