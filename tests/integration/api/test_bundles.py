@@ -252,9 +252,8 @@ def test_what_is_forged_is_refused_and_leaves_nothing(
     assert refusal(client, forged)[0] == field
     assert nodes(db, search_id)[0].state == "judging"
     assert events(db, search_id, "bundle.merged") == []
-    assert (
-        merged(client, forged, "{", b'{"x": "\xff"}', line)["merged"] == 1
-    )  # and keeps nothing else from being merged
+    refused = [forged, "{", b'{"x": "\xff"}']
+    assert merged(client, *refused, line)["merged"] == 1, "and keeps nothing else from being merged"
 
 
 def verifying(db: Database) -> str:
