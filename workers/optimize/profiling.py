@@ -47,8 +47,8 @@ def profile(
     describe_all(graphs, kinds, target, say)
     others: list[float] = []
     with bursts.noting_others(others, device.type):
-        model, compiled, rows = _ready_model(user, device, graphs)
         say("timing the model, as it is and compiled")
+        model, compiled, rows = _ready_model(user, device, graphs)
         model_us, compiled_us = model(), compiled()
         found_us, again = _time_regions(kinds, say)
         turns_left = 0
