@@ -91,6 +91,8 @@ class CampaignRun:
             found = self._ask("profile", **options)
             regions = [plan.read_region(one) for one in found["opportunities"]]
             ops = {one["name"]: load_op(Path(one["file"])) for one in found["opportunities"] if one["file"]}
+        for note in found["notes"]:
+            self._say(f"note: {note}")
         pools = self._client.pools() if settings.model == RECORDED else []
         regions = [self._with_model(one, ops.get(one.name), pools) for one in regions]
         chosen = plan.choose_regions(regions, settings.top, settings.budget)

@@ -30,6 +30,7 @@ from warpsmith.workers.optimize.client import Died, Refused, ask
 
 DEVICES = ("cpu", "cuda")
 LONGEST = 200
+LONGEST_NOTE = 500
 
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL.py", help="A file with model() and example_inputs().", show_default=False)
@@ -66,6 +67,8 @@ def profile_model(model: Path, device: str, output: Path, top: int, force: bool,
     for one in found["opportunities"]:
         if one["reason"] is not None:
             say(f"no spec for {clean_line(one['operators'], LONGEST)}: {clean_line(one['reason'], LONGEST)}")
+    for note in found["notes"]:
+        tell(f"note: {clean_line(note, LONGEST_NOTE)}")
     total = found["total"]
     left = "" if total["model_speedup"] is None else f", {total['model_speedup']:.2f}x"
     tell(f"at the limit, without overlap: {total['saving_us']:.1f} us less of {found['compiled_us']:.1f}{left}")

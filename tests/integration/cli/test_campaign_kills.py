@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +40,7 @@ from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.optimize.client import Died
 
 OPS = ("first", "second")
+BUSY = "other processes took 88% of this host's processor time during the timing"
 
 
 class Killed(BaseException):
@@ -80,10 +81,11 @@ class House:
     url: str
     db: Database
     output: Path
+    said: list[str] = field(default_factory=list)
 
     def run(self, client: Client, campaign: CampaignDocument) -> CampaignDocument:
         here = Here(self.output / "model.py", self.output, self.output)
-        return CampaignRun(client, campaign, here, lambda _: None, self.end_searches).run()
+        return CampaignRun(client, campaign, here, self.said.append, self.end_searches).run()
 
     def searches(self) -> list[str]:
         with self.db.reading() as session:
@@ -143,7 +145,7 @@ def run_model(request: dict[str, Any]) -> dict[str, Any]:
             for name, file in files.items()
         ]
         times = {"model_us": 1500.0, "compiled_us": 1000.0, "total": {"saving_us": 400.0}}
-        return {"device": "cpu", "graphs": 1, "opportunities": rows, **times}
+        return {"device": "cpu", "graphs": 1, "opportunities": rows, "notes": [BUSY], **times}
     kernels = [Path(package).name for package in request["packages"]]
     if request["command"] == "apply":
         made = Path(request["output"]) / "model_kernels"
@@ -218,6 +220,7 @@ def test_two_clients_do_not_go_on_with_one_campaign(house: House) -> None:
         with pytest.raises(ProblemError, match="expected one that goes on"):
             house.run(client, midway)
     assert len(house.searches()) == len(OPS)
+    assert f"note: {BUSY}" in house.said, "budgets rest on these times"
 
 
 def test_what_stops_a_campaign_is_told_until_it_goes_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ def test_a_good_candidate_is_accepted_with_its_numbers(client: JudgeClient) -> N
     assert verdict["score_ci95"] is not None
     assert verdict["score_ci95"][0] <= verdict["score"] <= verdict["score_ci95"][1]
     bench, ragged, odd = verdict["workloads"]
+    assert verdict["score_ci95"] == bench["ci95"]["eager"], "one ratio, one interval"
     for entry in (bench, ragged, odd):
         assert entry["error"]["candidate"] is not None
         assert entry["error"]["limit"] is not None

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
 from warpsmith.kernels_db.job.memory import GUARD, SHARE, needed_bytes
 from warpsmith.workers.judge.gates import attack, footprint, sanitizing_gpu
 from warpsmith.workers.judge.gates.configurations import Prepared
+from warpsmith.workers.judge.gates.gates import own_interval
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, json_safe
 from warpsmith.workers.judge.machine import buffers, cache_pruning, host
@@ -319,3 +320,17 @@ def test_a_race_is_looked_for_where_more_than_one_warp_works() -> None:
         "one",
         "ten",
     }
+
+
+def test_the_score_of_one_workload_has_its_interval_over_the_fastest_baseline() -> None:
+    """Else two bootstraps of one ratio, each with draws of its own, would stand side by side in a verdict."""
+
+    def entry(**times: float) -> Any:
+        return {
+            "time_us": {**times, "candidate": 5.0},
+            "ci95": {name: [time / 6, time / 4] for name, time in times.items()},
+        }
+
+    assert own_interval([entry(eager=12.0)]) == (2.0, 3.0)
+    assert own_interval([entry(eager=24.0, compile=12.0)]) == (2.0, 3.0)
+    assert own_interval([entry(eager=12.0), entry(eager=12.0)]) is None, "a mean of several is no workload's own"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from warpsmith.kernels_db.job.documents import (
@@ -142,10 +142,23 @@ def _timed(job_run: JobRun, candidate: RunnerHandle | None) -> Outcome:
     job_run.report.score, interval = timing.score(
         scored, job_run.number(), timing.OFFSET_US[job_run.device.type], [weight_of(workload) for workload in timed]
     )
+    interval = own_interval([job_run.entry(workload) for workload in timed]) or interval
     job_run.report.score_ci95 = list(interval)
     spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
     reason = f"right on {checked}; {job_run.report.score:.3g} times as fast as the fastest baseline ({spread})"
     return "accepted", "time", reason, None
+
+
+def own_interval(entries: Sequence[WorkloadVerdict]) -> tuple[float, float] | None:
+    """Return the interval of a single workload over its fastest baseline; None of several workloads.
+
+    The score is that very ratio then, and other draws of one bootstrap would give another interval.
+    """
+    if len(entries) != 1:
+        return None
+    (entry,) = entries
+    low, high = entry["ci95"][min(entry["ci95"], key=entry["time_us"].__getitem__)]
+    return low, high
 
 
 def _keep_generated(job_run: JobRun) -> None:

@@ -29,7 +29,7 @@ from warpsmith.kernels_db.job.documents import (
 from warpsmith.kernels_db.job.protocol_number import PROTOCOL
 from warpsmith.kernels_db.job.shown_numbers import apart
 from warpsmith.kernels_db.job.sweep_documents import Sweep
-from warpsmith.workers.judge.machine.host import BUSY
+from warpsmith.workers.judge.machine.host import busy_note
 from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
 from warpsmith.workers.judge.values.compare import Comparison
 
@@ -113,10 +113,9 @@ class Report:
     ) -> Verdict:
         """Return the finished document. Numbers that are not finite become text: JSON has none."""
         job = self.job
-        busiest = max(self.others, default=0.0)
         notes = list(self.notes)
-        if busiest > BUSY:
-            notes.append(f"other processes took {busiest:.0%} of this host's processor time during the timing")
+        if (busy := busy_note(max(self.others, default=0.0))) is not None:
+            notes.append(busy)
         candidate = job["candidate"]
         if candidate is not None and tier_of(candidate["language"]) == "sandbox":
             notes.append(FREE_PYTHON_NOTE)

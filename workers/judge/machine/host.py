@@ -15,7 +15,7 @@ from pathlib import Path
 from warpsmith.workers.judge.machine.process_control import family
 
 BUSY = 0.1
-"""Share of the host's processor time that others may take before a verdict mentions it."""
+"""Share of the host's processor time that others may take before a verdict or a profile mentions it."""
 
 
 LEAST_ROOM = 1 << 20
@@ -96,6 +96,13 @@ def share_of_others(before: Usage, after: Usage) -> float:
         return 0.0
     others = (after.busy - before.busy) - (after.own - before.own)
     return min(1.0, max(0.0, others / total))
+
+
+def busy_note(share: float) -> str | None:
+    """Say what others took during a timing; None where it is too little to mention."""
+    if share <= BUSY:
+        return None
+    return f"other processes took {share:.0%} of this host's processor time during the timing"
 
 
 def _ticks(pid: int) -> int:
