@@ -52,7 +52,7 @@ def test_a_row_is_the_verdicts() -> None:
 
 def test_what_a_verdict_does_not_have_is_a_dash() -> None:
     entry = next(one for one in entries() if one.op.name == "softmax")
-    entry.evidence.update(score=None, score_ci95=None, workloads=[], device={})
+    entry.evidence.update(score=None, score_ci95=None, workloads=[], device={}, host_us=None)
     nothing = dict.fromkeys(library.MARKDOWN[2:], "-")
     assert row(library.stored(entry)) == {"op": "softmax", "language": "cuda", **nothing}
     assert row(Shown("softmax", "cuda", 0.0, None)) == {"op": "softmax", "language": "cuda", **nothing}
