@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.asks import AskDocument
+from warpsmith.service.documents.asks import AskDocument, AskIdeas
 from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.tries import TryDocument, TrySummary
 from warpsmith.workers.llm.base import ModelReply
 from warpsmith.workers.llm.reply.extract import blocks, defines_run
-from warpsmith.workers.llm.reply.parsing import Unreadable, code, find_unusable_ideas, ideas, lessons
+from warpsmith.workers.llm.reply.parsing import Unreadable, code, ideas, lessons, read_ideas
 from warpsmith.workers.search.tree import ENDED
 
 POLL_S = 0.2
@@ -47,7 +47,7 @@ def find_fault(kind: str, text: str) -> str | None:
     try:
         if kind == "ideate":
             ideas(reply, 1)
-            if unusable := find_unusable_ideas(reply):
+            if unusable := read_ideas(reply, None).unusable:
                 said = "; ".join(unusable[:3])
                 return f"{len(unusable)} of the ideas cannot be used: {said}. --as-is sends the rest."
         elif kind == "reflect":
@@ -59,14 +59,15 @@ def find_fault(kind: str, text: str) -> str | None:
     return None
 
 
-def find_left_out(kind: str, text: str) -> list[str]:
-    """Return why each idea of a reply that the search leaves out cannot be used; nothing of other kinds of reply."""
-    if kind != "ideate":
-        return []
-    try:
-        return find_unusable_ideas(ModelReply(text, None, None, None, None, None, 0.0))
-    except Unreadable:  # nothing of it can be read: the search says so, and asks again
-        return []
+def describe_ideas(found: AskIdeas) -> str:
+    """Say in one line how many ideas of an answer become nodes, and how many the ask wants."""
+    count = len(found.taken)
+    if count == 0:
+        return "no idea becomes a node: the search says what was wrong, and asks again"
+    said = "1 idea becomes a node" if count == 1 else f"{count} ideas become nodes"
+    if found.wanted is None:
+        return said
+    return f"{said}, as many as the ask wants" if count == found.wanted else f"{said}; the ask wants {found.wanted}"
 
 
 def find_search_of_op(client: Client, op: Op) -> str:

@@ -38,6 +38,19 @@ class AskStep(BaseModel):
     error: str | None = Field(description="Why an answer could not be used")
 
 
+class AskIdeas(BaseModel):
+    """What the search takes of an answer with ideas."""
+
+    wanted: int | None = Field(description="Ideas that the ask wants")
+    taken: list[str] = Field(
+        description="Titles of the ideas that become nodes; one that the search tried before is closed at once"
+    )
+    left_out: list[str] = Field(
+        description="Each idea that becomes none, with why: it cannot be read, is too long, repeats a title, is beyond "
+        "those that the ask wants, or uses a technique that is ruled out"
+    )
+
+
 class AskDocument(AskSummary):
     """An ask with its prompt and, once answered, its reply."""
 
@@ -46,4 +59,7 @@ class AskDocument(AskSummary):
 
     messages: list[dict[str, Any]]
     reply: str | None
+    ideas: AskIdeas | None = Field(
+        None, description="Of an answered ask of kind ideate: the ideas that are taken, and those that are left out"
+    )
     replaced_by: str | None = Field(None, description="The open ask of the same request, where this one is not open")

@@ -97,7 +97,8 @@ class Answered(BaseModel):
         None, description="Of code: what gate and compiler say; pending where they have not said it within 15 s"
     )
     not_compiled: str | None = Field(None, description="Of code: why no compiler has read it")
-    left_out: list[str] = Field(description="Of ideas: each that cannot be used and was left out, with why")
+    ideas: str | None = Field(None, description="Of ideas: how many become nodes, and how many the ask wants")
+    left_out: list[str] = Field(description="Of ideas: each that becomes no node, with why")
     next: str
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from warpsmith.kernels_db.job.languages import NAMED
-from warpsmith.service.client.trying import ENDS, await_try, find_left_out, try_reply
+from warpsmith.service.client.trying import ENDS, await_try, describe_ideas, try_reply
 from warpsmith.service.documents.tries import TryDocument
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.read_tools import SearchId, advise, summarise_progress
@@ -161,7 +161,8 @@ class Answering:
             state=ask.state,
             compiled=None if compiled is None or compiled.found is None else report_try(compiled.found),
             not_compiled=None if compiled is None else compiled.missing,
-            left_out=find_left_out(ask.kind, reply),
+            ideas=None if ask.ideas is None else describe_ideas(ask.ideas),
+            left_out=[] if ask.ideas is None else ask.ideas.left_out,
             next=f"list_asks(search_id={ask.search_id!r}, wait_s=60) for the next ask; "
             f"read_node(node_id={ask.node_id!r}) for the verdict once it is judged.",
         )

@@ -24,7 +24,7 @@ from warpsmith.workers.llm.prompt import candidates, requests
 from warpsmith.workers.llm.prompt.privacy import Private
 from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.llm.reply.parsing import Idea, Lesson, Unreadable
-from warpsmith.workers.llm.reply.techniques import TECHNIQUES
+from warpsmith.workers.llm.reply.techniques import ruled_out
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import ModelCall, NodeRecord, Work
 
@@ -254,12 +254,8 @@ def reflects(work: Work, calls: int) -> bool:
 
 
 def avoid(work: Work) -> tuple[str, ...]:
-    """Return the techniques that the step's ideas may not use.
-
-    None where every technique is named, for then nothing could be answered.
-    """
-    names = str(work.params.get("technique_not_in") or "").split(",")
-    return tuple(name for name in names if name) if set(TECHNIQUES) - set(names) else ()
+    """Return the techniques that the step's ideas may not use."""
+    return ruled_out(work.params)
 
 
 def _facts(node: NodeRecord | None) -> candidates.NodeFacts | None:

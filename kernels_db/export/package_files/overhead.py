@@ -39,13 +39,33 @@ class Measured(NamedTuple):
 
     microseconds: as `measure` returns them; launches: of the plan that served the op, 0 where there was none; graphs:
     replays of it, while it was compared and timed here, that were one CUDA graph; singly: microseconds of single calls
-    at PERCENTILES, by the same names.
+    at PERCENTILES, by the same names; between: the quartiles over the rounds of what the op took more than the launch
+    in the same round.
     """
 
     microseconds: dict[str, float]
     launches: int
     graphs: int
     singly: dict[str, dict[str, float]]
+    between: tuple[float, float]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the rounds agree: more than the launch, or less where a plan spares work that the launch has."""
+        low, high = self.between
+        return low > 0 if self.microseconds["overhead"] > 0 else high < 0 and self.launches > 0
+
+    def describe_overhead(self) -> str:
+        """The overhead in words: no figure where it cannot be told."""
+        over, raw, (low, high) = self.microseconds["overhead"], self.microseconds["raw"], self.between
+        if not self.is_told:
+            return (
+                "cannot be told here: below what the clock can tell on this machine beside a raw launch of "
+                f"{raw:.1f} us (half of the rounds found {low:.1f} to {high:.1f} us)"
+            )
+        if over > 0:
+            return f"{over:.1f} us over the raw launch, which takes {raw:.1f} us"
+        return f"none: {-over:.1f} us less than the raw launch, which takes {raw:.1f} us"
 
 
 def measure() -> dict[str, float]:
@@ -97,7 +117,15 @@ def measured(*, singly: bool = False) -> Measured:
     found = {name: round(statistics.median(times), 2) for name, times in rounds.items()}
     ratios = {"overhead": round(found["op"] - found["raw"], 2), "ratio": round(found["op"] / found["add"], 2)}
     spread = {name: _percentiles(times) for name, times in calls.items()}
-    return Measured(found | ratios, admitted.plans.launches, max(0, _graphs() - before), spread)
+    more = [op - raw for op, raw in zip(rounds["op"], rounds["raw"], strict=True)]
+    return Measured(found | ratios, admitted.plans.launches, max(0, _graphs() - before), spread, _quartiles(more))
+
+
+def _quartiles(values: list[float]) -> tuple[float, float]:
+    """The values below and above which a quarter of `values` lies."""
+    ordered = sorted(values)
+    aside = len(ordered) // 4
+    return round(ordered[aside], 2), round(ordered[-1 - aside], 2)
 
 
 def _graphs() -> int:
@@ -160,12 +188,13 @@ def main() -> int:
     found = measured(singly=True)
     if options.json:
         told = {"microseconds": found.microseconds, "planned": found.launches}
-        more = {"graphs": found.graphs, "singly": found.singly}
+        more = {"graphs": found.graphs, "singly": found.singly, "overhead_between": found.between}
         print(json.dumps({"op": _spec.NAME, "package": _spec.NAMESPACE, **told, **more}))
         return 0
     for name, microseconds in found.microseconds.items():
         each = "".join(f"{at:>6} {us:8.2f}" for at, us in found.singly.get(name, {}).items())
         print(f"{name:18} {microseconds:8.2f}{'' if name == 'ratio' else ' us'}{each and ', singly' + each}")
+    print(f"{'dispatch overhead':18} {found.describe_overhead()}")
     print(f"{'planned':18} {found.launches:5}    launches{', as a CUDA graph' if found.graphs else ''}")
     return 0
 

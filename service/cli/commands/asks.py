@@ -16,7 +16,7 @@ from warpsmith.service.cli.output import plain, print_json, say, tell
 from warpsmith.service.cli.search_argument import EXPECTED, find_search_id
 from warpsmith.service.client.errors import MISUSE, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.trying import ENDS, Compilation, find_fault, try_reply
+from warpsmith.service.client.trying import ENDS, Compilation, describe_ideas, find_fault, try_reply
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.escaping import clean_line
 
@@ -93,7 +93,8 @@ def tell_reply(
 ) -> None:
     """Answer an ask. The first answer counts; the same one again is no error.
 
-    What cannot be read as an answer is refused, a single idea of several too, and the ask stays open. Code is compiled
+    What cannot be read as an answer is refused, a single idea of several too, and the ask stays open. Of ideas it says
+    how many become nodes, and which are left out and why. Code is compiled
     at once by a judge worker that can, with or without the target's device: what gate and compiler find is said here.
     """
     text = _read_reply(reply)
@@ -108,6 +109,10 @@ def tell_reply(
         print_json(document.model_dump(mode="json") | word)
         return
     tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
+    if document.ideas is not None:
+        tell(describe_ideas(document.ideas))
+        for why in document.ideas.left_out:
+            tell(f"left out: {clean_line(why, LONGEST_FAULT)}")
     if compiled is not None:
         _print_compilation(compiled, wait)
 

@@ -34,6 +34,8 @@ from warpsmith.service.documents.searches import EstimateDocument, SearchDocumen
 from warpsmith.service.local.named_ops import read_op_file, require_op
 from warpsmith.workers.search.tree import ENDED
 
+ANOTHER_LIMIT = "; another limit: --budget candidates=60,cost=2, no limit: none"
+
 
 def search(
     op: OpArgument,
@@ -52,8 +54,8 @@ def search(
     budget: Annotated[
         str,
         typer.Option(
-            help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100; none: no limit. By default the recorded "
-            "pool's, else candidates=20."
+            help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100; a time is 90s, 10m, 1h or a number of "
+            "seconds; none: no limit. By default the recorded pool's, else candidates=20."
         ),
     ] = "",
     policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
@@ -98,8 +100,8 @@ def search(
             print_json(found) if as_json else print_estimate(found)
             return
         say(found.summary)
-        if limits is not None and not budget:
-            say(f"limited to {format_limits(limits)}; another limit: --budget candidates=60,cost=2, no limit: none")
+        if limits:
+            say(f"limited to {format_limits(limits)}" + ("" if budget else ANOTHER_LIMIT))
         if choice["provider"] == "openai" and not (yes or as_json):
             confirm_cost(found)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)

@@ -18,7 +18,7 @@ from tests.support.tried import announce
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.api.auth import create_key
 from warpsmith.service.cli import run
-from warpsmith.service.client.trying import find_fault, find_left_out
+from warpsmith.service.client.trying import find_fault
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 
@@ -190,7 +190,66 @@ def test_an_idea_that_the_search_would_leave_out_is_named() -> None:
     fault = find_fault("ideate", json.dumps([good, good | {"title": "Wide", "technique": "vectorize"}]))
     assert fault is not None
     assert "1 of the ideas cannot be used: 'Wide' has technique 'vectorize', expected one of memory_access" in fault
-    assert find_left_out("code", "```python\nx = 1\n```") == find_left_out("ideate", "none") == []
+
+
+def write_ideas(*titles: str) -> str:
+    idea = {"technique": "fusion", "mechanism": "Read once."}
+    return json.dumps([idea | {"title": title} for title in titles])
+
+
+def ask_for_ideas(desk: Desk, **params: Any) -> None:
+    with desk.app.state.service.db.writing() as session:
+        ask = session.get_one(AskRow, "ak_0")
+        ask.kind = "ideate"
+        session.get_one(AttemptRow, ask.attempt_id).params = params
+
+
+def test_an_idea_that_is_too_long_is_named_and_the_ask_stays_open(desk: Desk, tmp_path: Path) -> None:
+    ask_for_ideas(desk, ideas=2)
+    reply = tmp_path / "reply.txt"
+    reply.write_text(write_ideas("x" * 200_000, "Two", "Three", "Four"))
+    said = desk("tell", "ak_0", str(reply), code=2)[1]
+    assert "1 of the ideas cannot be used: 'xxx" in said
+    assert "characters, at most 40000 are read of an idea; its title has 200000." in said
+    assert desk.document("ask", "ak_0")["state"] == "open"
+
+
+def test_ideas_that_become_no_node_are_told_with_why(desk: Desk, tmp_path: Path) -> None:
+    ask_for_ideas(desk, ideas=2)
+    reply = tmp_path / "reply.txt"
+    reply.write_text(write_ideas("x" * 200_000, "Two", "two", "Three", "Four"))
+    told = desk("tell", "ak_0", str(reply), "--as-is")[0].splitlines()
+    assert told[1] == "2 ideas become nodes, as many as the ask wants"
+    assert told[2].startswith("left out: 'xxx")
+    assert "at most 40000 are read of an idea; its title has 200000" in told[2]
+    assert told[3:] == [
+        "left out: 'two' repeats the title of an idea before it",
+        "left out: 'Four' is more than the ask wants (2)",
+    ]
+    found = desk.document("tell", "ak_0", str(reply), "--as-is")["ideas"]
+    assert (found["wanted"], found["taken"], len(found["left_out"])) == (2, ["Two", "Three"], 3)
+
+
+def test_fewer_ideas_than_were_asked_for_are_remarked(desk: Desk, tmp_path: Path) -> None:
+    ask_for_ideas(desk, ideas=4, technique_not_in="compute")
+    assert desk.document("ask", "ak_0")["ideas"] is None
+    barred = json.dumps({"technique": "compute", "title": "Two", "mechanism": "Fewer."})
+    (tmp_path / "reply.txt").write_text(write_ideas("One") + barred)
+    told = desk("tell", "ak_0", str(tmp_path / "reply.txt"))[0].splitlines()[1:]
+    assert told == [
+        "1 idea becomes a node; the ask wants 4",
+        "left out: 'Two' uses the technique compute, which is ruled out",
+    ]
+
+
+def test_an_answer_without_an_idea_is_told_what_was_wrong(desk: Desk, tmp_path: Path) -> None:
+    ask_for_ideas(desk, ideas=1)
+    (tmp_path / "reply.txt").write_text("<think>I do not know.")
+    told = desk("tell", "ak_0", str(tmp_path / "reply.txt"), "--as-is")[0].splitlines()[1:]
+    assert told == [
+        "no idea becomes a node: the search says what was wrong, and asks again",
+        "left out: The reply ended within its thoughts, before an answer. Think less and answer.",
+    ]
 
 
 def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> None:

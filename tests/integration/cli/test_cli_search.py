@@ -60,6 +60,14 @@ def test_a_search_has_the_dashboards_limit_unless_it_names_one(
     assert "at worst" in err
 
 
+@pytest.mark.parametrize(("text", "read"), [("10", "0:10"), ("90s", "1:30")])
+def test_a_search_says_how_it_read_its_budget(said: Any, text: str, read: str) -> None:
+    code, _, err = said("search", OP, "--model", "agent", "--detach", "--budget", f"candidates=3,time={text}")
+    assert code == 0, err
+    assert f"limited to 3 candidates, {read} of running time\n" in err
+    assert "another limit" not in err
+
+
 def test_the_dashboard_has_the_same_limit() -> None:
     draft = REPOSITORY / "service" / "dashboard" / "src" / "pages" / "submit" / "draft.ts"
     assert 'budget: { candidates: "20" }' in draft.read_text(encoding="utf-8")

@@ -163,8 +163,10 @@ def test_an_idea_that_the_search_leaves_out_is_named(place: Place, waiting: AskR
         session.get_one(AskRow, waiting.id).kind = "ideate"
     good = {"technique": "fusion", "title": "One pass", "mechanism": "Read once."}
     reply = json.dumps([good, good | {"title": "Wide", "technique": "vectorize"}])
-    [left] = place.agent.call("answer_ask", ask_id=waiting.id, reply=reply)["left_out"]
+    answered = place.agent.call("answer_ask", ask_id=waiting.id, reply=reply)
+    [left] = answered["left_out"]
     assert "'Wide' has technique 'vectorize', expected one of memory_access" in left
+    assert answered["ideas"] == "1 idea becomes a node"
 
 
 def test_an_ask_is_listed_read_and_answered(place: Place, waiting: AskRow) -> None:

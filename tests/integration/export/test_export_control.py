@@ -815,6 +815,47 @@ def test_nothing_is_measured_while_the_kernel_is_switched_off(imported: Importer
         overhead.measure()
 
 
+@pytest.mark.parametrize(
+    ("over", "between", "launches", "outcome", "detail"),
+    [
+        (3.0, (1.0, 4.0), 0, "passed", "3.0 us over the raw launch, which takes 1487.2 us"),
+        (
+            -237.1,
+            (-300.0, 20.0),
+            1,
+            "skipped",
+            "cannot be told here: below what the clock can tell on this machine beside a raw launch of 1487.2 us "
+            "(half of the rounds found -300.0 to 20.0 us)",
+        ),
+        (3.0, (-1.0, 4.0), 1, "skipped", "cannot be told here: "),
+        (-237.1, (-300.0, -100.0), 0, "skipped", "cannot be told here: "),
+        (
+            -2.5,
+            (-3.0, -2.0),
+            1,
+            "passed",
+            "none: 2.5 us less than the raw launch, which takes 1487.2 us; replayed by a plan of 1 launch",
+        ),
+    ],
+)
+def test_an_overhead_that_the_rounds_do_not_agree_on_is_no_measurement(
+    over: float,
+    between: tuple[float, float],
+    launches: int,
+    outcome: str,
+    detail: str,
+    imported: Importer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    package = imported()
+    verify = importlib.import_module(f"{package.__name__}.verify")
+    found = verify.overhead.Measured({"overhead": over, "raw": 1487.2}, launches, 0, {}, between)
+    monkeypatch.setattr(verify.overhead, "measured", lambda: found)
+    row = verify.run("dispatch overhead")
+    assert row["outcome"] == outcome, row
+    assert row["detail"].startswith(detail), row
+
+
 def test_help_measures_nothing(imported: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
     package = imported()
     overhead = importlib.import_module(f"{package.__name__}.overhead")

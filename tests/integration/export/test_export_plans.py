@@ -508,6 +508,8 @@ def test_single_calls_are_measured_beside_rounds(imported: Importer, monkeypatch
     found = overhead.measured(singly=True)
     assert (found.launches, found.graphs) == (1, 0), "graphs of other plans were launched before"
     assert set(found.singly) == set(found.microseconds) - {"overhead", "ratio"}
+    between = pytest.approx(found.microseconds["overhead"], abs=0.05)
+    assert found.between == (between, between), "of a single round"
     for each in found.singly.values():
         assert list(each) == ["p10", "p50", "p90", "p99"]
         assert 0 < each["p10"] <= each["p50"] <= each["p90"] <= each["p99"]

@@ -61,11 +61,13 @@ def test_a_good_package_is_verified_and_keeps_the_report(project: Path, capsys: 
     assert found["CUDA graph"] == "skipped"
     assert set(found) == {*CPU_CHECKS, "CUDA graph"}
     skipped = {name for name, outcome in found.items() if outcome == "skipped"} - {"CUDA graph"}
-    assert skipped <= {"offline"}, "only a network namespace may be lacking here"
+    assert skipped <= {"offline", "dispatch overhead"}, "a network namespace may be lacking here, and a quiet moment"
     details = {row["check"]: row["detail"] for row in report["rows"]}
     assert "one compilation for 2 shapes" in details["dynamic shapes"]
     assert "scaled_add" in details["build for the target"]
-    assert re.search(r"[\d.]+ us over the raw launch", details["dispatch overhead"])
+    assert re.match(
+        r"[\d.]+ us over the raw launch|none: [\d.]+ us less than|cannot be told here: ", details["dispatch overhead"]
+    )
     assert json.loads((project / "verification.json").read_text()) == report
     text = (project / "VERIFICATION.md").read_text()
     assert f"{project.name}: verified (" in text

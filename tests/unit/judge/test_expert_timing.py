@@ -85,3 +85,23 @@ def test_an_expert_that_is_wrong_beside_a_candidate_is_timed_without_it_before_i
         with pytest.raises(Wrong, match="the expert liger was wrong in timed calls beside this candidate, twice"):
             measurement._time(job_run, PLACE, CANDIDATE, ["eager", "liger"], plan, doubted)
         assert not facts.unavailable
+
+
+def test_an_expert_that_the_store_knows_to_be_wrong_is_in_the_reason_of_a_later_screening() -> None:
+    """A screen tries the fastest baseline alone: the others are not asked again."""
+    facts, notes, entry = WorkloadFacts(), list[str](), dict[str, Any]()
+    facts.unavailable["liger"] = "wrong: y[0, 1] is 2"
+    facts.unavailable["quack"] = "not_installed: No module named 'quack'"
+    job: Any = judging.job(judging.LAYER_NORM, [PLACE], baselines=("eager", "compile", "liger", "quack"))
+    runners = SimpleNamespace(facts=lambda _: facts)
+    job_run: Any = SimpleNamespace(runners=runners, job=job, entry=lambda _: entry, note=notes.append)
+    measurement._note_untimed(job_run, PLACE, ["eager"])
+    assert entry["not_timed"] == {
+        "compile": measurement.RANKED,
+        "liger": "is wrong: y[0, 1] is 2",
+        "quack": "does not run: not_installed: No module named 'quack'",
+    }
+    assert notes == [
+        "baseline liger is wrong on bench (y[0, 1] is 2)",
+        "baseline quack does not run on bench (not_installed: No module named 'quack')",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import suppress
 
@@ -78,6 +79,25 @@ a raw line", "risk": ["one", "two",], "expected_gain": 1.5,},
 def test_more_than_asked_for_are_left_out_and_repeated_titles_too() -> None:
     assert len(ideas(listed({}, {}, {}), expected=2)) == 2
     assert len(ideas(listed({"title": "Same"}, {"title": "same"}))) == 1
+
+
+def test_what_is_left_out_is_named_in_order_with_why() -> None:
+    text = listed({"title": "x" * 200_000}, {"title": "A"}, {"title": "a"}, {"technique": "vectorize"}, {"title": "B"})
+    found = parsing.read_ideas(reply(text), 1)
+    assert [idea["title"] for idea in found.taken] == ["A"]
+    long, again, wrong, beyond = found.left_out
+    assert re.fullmatch(
+        r"'x+\S*' has 200\d{3} characters, at most 40000 are read of an idea; its title has 200000", long
+    ), long
+    assert again == "'a' repeats the title of an idea before it"
+    assert "has technique 'vectorize', expected one of " in wrong
+    assert beyond == "'B' is more than the ask wants (1)"
+    assert found.unusable == [long, wrong]
+
+
+def test_a_long_wrapper_with_a_title_is_looked_into() -> None:
+    text = json.dumps({"title": "All", "ideas": [IDEA | {"title": f"{n}", "sketch": "x" * 30_000} for n in range(3)]})
+    assert [idea["title"] for idea in ideas(text)] == ["0", "1", "2"]
 
 
 def test_thoughts_before_the_answer_are_no_answer() -> None:

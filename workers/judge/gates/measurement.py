@@ -233,7 +233,7 @@ def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[str]) ->
                     raise  # the reference's, as it answered what an expert was asked
                 _leave_out(job_run, workload, mode, _fault_in_words(fault))
         if mode in unavailable:
-            job_run.note(f"baseline {mode} {_with_place(untimed_reason(unavailable[mode]), workload['id'])}")
+            _say_unavailable(job_run, workload, mode)
         else:
             modes.append(mode)
     if not modes and wanted != (every := job_run.job["op"]["baselines"]):
@@ -261,6 +261,12 @@ def _try(job_run: JobRun, workload: ResolvedWorkload, mode: str, values: Values)
         _leave_out(job_run, workload, mode, wrong)
 
 
+def _say_unavailable(job_run: JobRun, workload: ResolvedWorkload, mode: str) -> None:
+    """Have the verdict's reason say why a baseline is none on a workload."""
+    reason = untimed_reason(job_run.runners.facts(workload).unavailable[mode])
+    job_run.note(f"baseline {mode} {_with_place(reason, workload['id'])}")
+
+
 def _with_place(reason: str, place: str) -> str:
     """Write where a baseline does not run or is wrong into why: `does not run on prefill (raises: ...)`."""
     what, _, why = reason.partition(": ")
@@ -268,13 +274,19 @@ def _with_place(reason: str, place: str) -> str:
 
 
 def _note_untimed(job_run: JobRun, workload: ResolvedWorkload, modes: list[str]) -> None:
-    """Enter why each baseline of the op that is not among `modes` is not timed."""
+    """Enter why each baseline of the op that is not among `modes` is not timed.
+
+    The verdict's reason has those that do not run or are wrong, also where the store knew so and none was tried here.
+    """
     unavailable = job_run.runners.facts(workload).unavailable
     reasons: dict[str, str] = {
         mode: untimed_reason(unavailable[mode]) if mode in unavailable else RANKED
         for mode in job_run.job["op"]["baselines"]
         if mode not in modes
     }
+    for mode in reasons:
+        if mode in unavailable:
+            _say_unavailable(job_run, workload, mode)
     if reasons:
         job_run.entry(workload)["not_timed"] = reasons
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,8 @@ from warpsmith.kernels_db.job.python_parsing import parse_module
 
 MAX_OBJECT_CHARS = 40_000
 MAX_OBJECT_TRIES = 200
+MAX_LONG_CHARS = 2_000_000
+"""Characters that may be read of one reply, all tries together, to name its objects above MAX_OBJECT_CHARS."""
 MAX_MENDED_CHARS = 400_000
 """Characters that mending may read in one reply, all its tries together.
 
@@ -54,13 +56,16 @@ _STRING_PART = re.compile(r'[^"\\]+')
 _KNOWN_ESCAPE = re.compile(r'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
 
-def objects(text: str, keys: frozenset[str]) -> Iterator[dict[str, Any]]:
+def objects(
+    text: str, keys: frozenset[str], on_long: Callable[[dict[str, Any], int], None] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of `text` that have one of `keys`, in order.
 
     In a list, in a wrapper, in or out of a fence, with prose around; the complete ones of a list that was cut short.
+    One of more than MAX_OBJECT_CHARS is none: `on_long` is called with it, where it has all `keys`, and its length.
     """
     decoder = json.JSONDecoder(strict=False)
-    position, mendable = 0, MAX_MENDED_CHARS
+    position, mendable, long = 0, MAX_MENDED_CHARS, MAX_LONG_CHARS if on_long else 0
     for _ in range(MAX_OBJECT_TRIES):
         found = _OBJECT.search(text, position)
         if found is None:
@@ -68,6 +73,14 @@ def objects(text: str, keys: frozenset[str]) -> Iterator[dict[str, Any]]:
         start = found.start()
         window = text[start : start + MAX_OBJECT_CHARS]
         value, length = _decoded(decoder, window)
+        if value is None and on_long and long > 0 and len(window) == MAX_OBJECT_CHARS:
+            rest = text[start : start + long]
+            whole, taken = _decoded(decoder, rest)
+            long -= taken or len(rest)
+            if isinstance(whole, dict) and keys <= whole.keys():  # a wrapper may have a title, too
+                on_long(whole, taken)
+                position = start + taken
+                continue
         if value is None and mendable > 0:
             mended, length = _mended(window[:mendable])
             mendable -= length

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from warpsmith.workers.llm.base import ModelReply
-from warpsmith.workers.llm.reply.extract import blocks, defines_run, is_python, objects, without_thoughts
+from warpsmith.workers.llm.reply.extract import (
+    MAX_OBJECT_CHARS,
+    blocks,
+    defines_run,
+    is_python,
+    objects,
+    without_thoughts,
+)
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES, technique
 from warpsmith.workers.text import middle_cut, one_line, storable
 
@@ -22,6 +29,7 @@ MAX_REPLY_CHARS = 400_000
 """The longest answer that is read; thoughts before it do not count."""
 MAX_SOURCE_CHARS = 200_000
 MAX_FIELD_CHARS = 4_000
+MAX_TITLE_CHARS = 160
 MAX_LESSONS = 6
 MAX_LESSON_CHARS = 600
 
@@ -45,6 +53,18 @@ class Lesson(TypedDict):
     evidence: str
 
 
+class IdeasRead(NamedTuple):
+    """What was read of a reply with ideas.
+
+    taken: the ideas to go on with. unusable: what is wrong with each that cannot be used. left_out: why each idea that
+    was not taken is left out, those that repeat a title or are more than were asked for among them, in order.
+    """
+
+    taken: list[Idea]
+    unusable: list[str]
+    left_out: list[str]
+
+
 _REQUIRED = ("technique", "title", "mechanism")
 _IDEA_KEYS = frozenset({"technique", "title"})
 _LESSON_KEYS = frozenset({"lesson"})
@@ -63,37 +83,42 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
 
     Readable ones count even when others are not, or the end was cut off.
     """
-    found, problems = _read_ideas(_answer(reply), expected)
-    if found:
-        return found
-    if problems:
+    found = read_ideas(reply, expected)
+    if found.taken:
+        return found.taken
+    if problems := found.unusable:
         raise Unreadable(f"No usable idea among {len(problems)}: {'; '.join(problems[:3])}.")
     raise _no_list(reply, _answer(reply), "idea")
 
 
-def find_unusable_ideas(reply: ModelReply) -> list[str]:
-    """Return why each idea of `reply` that `ideas` cannot use is left out, in order.
+def read_ideas(reply: ModelReply, expected: int | None) -> IdeasRead:
+    """Read the ideas of `reply`, at most `expected`, and why each of the others is left out.
 
     Raises Unreadable where the reply holds no answer at all.
     """
-    return _read_ideas(_answer(reply), None)[1]
+    read = IdeasRead([], [], [])
 
+    def leave_out(entry: dict[str, Any], characters: int) -> None:
+        problem = f"{_name(entry)} has {characters} characters, at most {MAX_OBJECT_CHARS} are read of an idea"
+        longest = max(Idea.__annotations__, key=lambda field: len(_whole_text(entry.get(field))))
+        problem += f"; its {longest} has {len(_whole_text(entry.get(longest)))}"
+        read.unusable.append(problem)
+        read.left_out.append(problem)
 
-def _read_ideas(text: str, most: int | None) -> tuple[list[Idea], list[str]]:
-    """Return at most `most` usable ideas, and what is wrong with each of the others that come before the last."""
-    found: list[Idea] = []
-    problems: list[str] = []
-    for entry in objects(text, _IDEA_KEYS):
-        if len(found) == most:
-            break
+    for entry in objects(_answer(reply), _IDEA_KEYS, leave_out):
         try:
             idea = _idea(entry)
         except Unreadable as unreadable:
-            problems.append(unreadable.problem)
+            read.unusable.append(unreadable.problem)
+            read.left_out.append(unreadable.problem)
             continue
-        if idea["title"].lower() not in {other["title"].lower() for other in found}:
-            found.append(idea)
-    return found, problems
+        if idea["title"].lower() in {other["title"].lower() for other in read.taken}:
+            read.left_out.append(f"{idea['title']!r} repeats the title of an idea before it")
+        elif len(read.taken) == expected:
+            read.left_out.append(f"{idea['title']!r} is more than the ask wants ({expected})")
+        else:
+            read.taken.append(idea)
+    return read
 
 
 def lessons(reply: ModelReply) -> list[Lesson]:
@@ -196,15 +221,14 @@ def _beginning(text: str) -> str:
 
 
 def _idea(entry: dict[str, Any]) -> Idea:
-    title = one_line(_text(entry.get("title")), 160)
-    name = title or "an idea without a title"
+    title, name = one_line(_text(entry.get("title")), MAX_TITLE_CHARS), _name(entry)
     for field in _REQUIRED:
         if not _text(entry.get(field)):
-            raise Unreadable(f"{name!r} has no {field}")
+            raise Unreadable(f"{name} has no {field}")
     known = technique(entry["technique"])
     if known is None:
         raise Unreadable(
-            f"{name!r} has technique {_beginning(str(entry['technique']))}, expected one of {', '.join(TECHNIQUES)}"
+            f"{name} has technique {_beginning(str(entry['technique']))}, expected one of {', '.join(TECHNIQUES)}"
         )
     return Idea(
         technique=known,
@@ -217,7 +241,17 @@ def _idea(entry: dict[str, Any]) -> Idea:
     )
 
 
+def _name(entry: dict[str, Any]) -> str:
+    """Name an idea by its title, in quotes."""
+    return repr(one_line(_text(entry.get("title")), MAX_TITLE_CHARS) or "an idea without a title")
+
+
 def _text(value: object) -> str:
+    """Return `value` as text of at most MAX_FIELD_CHARS."""
+    return middle_cut(_whole_text(value), MAX_FIELD_CHARS)
+
+
+def _whole_text(value: object) -> str:
     """Return `value` as text: models put lists and numbers where prose was asked for."""
     if isinstance(value, str):
         text = value
@@ -227,4 +261,4 @@ def _text(value: object) -> str:
         return ""
     else:
         text = json.dumps(value, ensure_ascii=False)
-    return middle_cut(storable(text).strip(), MAX_FIELD_CHARS)
+    return storable(text).strip()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 Technique = Literal[
     "memory_access", "asynchrony", "precision", "compute", "parallelism", "control_flow", "fusion", "algorithm"
@@ -107,3 +108,12 @@ def technique(name: object) -> str | None:
 def _known(name: str) -> str | None:
     key = re.sub(r"[^a-z0-9]+", "_", name.casefold()).strip("_")
     return key if key in TECHNIQUES else _ALIASES.get(key)
+
+
+def ruled_out(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the techniques that ideas may not use, by the parameters of their step.
+
+    None where every technique is named, for then nothing could be answered.
+    """
+    names = str(params.get("technique_not_in") or "").split(",")
+    return tuple(name for name in names if name) if set(TECHNIQUES) - set(names) else ()
