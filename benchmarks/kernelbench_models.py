@@ -12,7 +12,8 @@ there is one, in the dtypes of its own inputs or, where DTYPE is given, with its
 graphs      1: compiled as a whole; more: what Dynamo cannot capture breaks it
 masks       of attention that no input decides, taken out, of all
 kernels     places that kernels which ship have taken, of those found
-agrees      results, buffers and arguments written to, against the model itself and float64
+agrees      results, buffers and arguments written to, against the model itself and float64: yes, NO, or "as compile"
+            where those of torch.compile in the same mode do not agree either
 ms          of torch.compile in the same mode; of warpsmith.optimize; both timed in turns
 over        the first over the second, with the 95 % interval of their ratio
 
@@ -23,7 +24,7 @@ then decided beside other work; the times of whole models are not.
 
 Each row is told, and in FILE, as soon as it is had; with --within no problem is begun after so many seconds, and with
 --resume those that have a row in FILE are not measured again. Exits with 1 where a model that loads and runs does not
-agree.
+agree and torch.compile's results do.
 """
 
 from __future__ import annotations
@@ -57,12 +58,17 @@ NO_ANSWER = "no answer"
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 """What PyTorch's allocator, CUDA and its libraries say of a GPU's memory that is full."""
 READY = "ready"
+COMPILE, WARPSMITH = CALLS = ("compile", "warpsmith")
 DTYPES = ("float32", "bfloat16", "float16")
 
 
 @dataclass
 class Row:
-    """One problem. `error` says what failed, and in which step: load, run, compile; the rest is then None."""
+    """One problem. `error` says what failed, and in which step: load, run, compile; the rest is then None.
+
+    disagreement: where results do not agree, the figures of Warpsmith's and of torch.compile's, by these two's names in
+    `CALLS`.
+    """
 
     problem: str
     error: str = ""
@@ -74,6 +80,14 @@ class Row:
     warpsmith_ms: float | None = None
     over: float | None = None
     ci95: tuple[float, float] | None = None
+    disagreement: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What the table says of the results of a problem that has no error."""
+        if self.agrees:
+            return "yes"
+        return "NO" if self.disagreement is None or self.disagreement[COMPILE]["agrees"] else "as compile"
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,8 @@ def measure(file: Path, plan: Plan, turn: Callable[[], None] = lambda: None) -> 
 
     import warpsmith  # noqa: PLC0415 - as above
     from warpsmith.workers.judge.clock.timing import ratio_with_interval  # noqa: PLC0415 - as above
-    from warpsmith.workers.optimize.compiled import choice, trial, turns  # noqa: PLC0415 - as above
+    from warpsmith.workers.optimize.compiled import choice, comparing, trial, turns  # noqa: PLC0415 - as above
+    from warpsmith.workers.optimize.compiled.inputs import Inputs  # noqa: PLC0415 - as above
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     step = "load"
@@ -122,11 +137,16 @@ def measure(file: Path, plan: Plan, turn: Callable[[], None] = lambda: None) -> 
             model(*inputs)
         step = "compile"
         fast = warpsmith.optimize(model, mode=plan.mode)
-        compared = fast.compare(*inputs)
+        compared, disagreement = fast.compare(*inputs), None
         if device.type == "cuda":
             torch.cuda.empty_cache()  # of the run in float64, which problems beside this one have room for
         other = torch.compile(model, mode=plan.mode)
-        calls: dict[str, Callable[..., Any]] = {"compile": other, "warpsmith": fast}
+        if not compared.agrees:
+            given = Inputs(tuple(inputs), {})
+            before, exact = comparing.run(model, given), comparing.exact(model, given)
+            theirs = comparing.compare(before, comparing.run(model, given, other), exact)
+            disagreement = {WARPSMITH: compared.document(), COMPILE: theirs.document()}
+        calls: dict[str, Callable[..., Any]] = {COMPILE: other, WARPSMITH: fast}
         with torch.no_grad():
             for call in calls.values():
                 call(*inputs)
@@ -144,7 +164,7 @@ def measure(file: Path, plan: Plan, turn: Callable[[], None] = lambda: None) -> 
             )
     except Exception as error:  # noqa: BLE001 - code of others: what it raises is the row
         return Row(file.stem, f"{step}: {reason(error)}")
-    ratio, interval = ratio_with_interval(samples["compile"], samples["warpsmith"], 0)
+    ratio, interval = ratio_with_interval(samples[COMPILE], samples[WARPSMITH], 0)
     ms = {name: statistics.median(times) / 1e3 for name, times in samples.items()}
     masks = [mask for graph in fast.graphs for mask in graph.masks]
     places = [place for graph in fast.graphs for place in graph.places]
@@ -154,10 +174,11 @@ def measure(file: Path, plan: Plan, turn: Callable[[], None] = lambda: None) -> 
         masks=(sum(bool(mask.means) for mask in masks), len(masks)),
         kernels=(sum(not place.why for place in places), len(places)),
         agrees=compared.agrees,
-        compile_ms=ms["compile"],
-        warpsmith_ms=ms["warpsmith"],
+        compile_ms=ms[COMPILE],
+        warpsmith_ms=ms[WARPSMITH],
         over=ratio,
-        ci95=interval if len(samples["compile"]) >= choice.FEWEST_ROUNDS else None,
+        ci95=interval if len(samples[COMPILE]) >= choice.FEWEST_ROUNDS else None,
+        disagreement=disagreement,
     )
 
 
@@ -269,7 +290,7 @@ def shown(row: Row) -> list[str]:
     interval = "-" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
     counts = ["{} of {}".format(*pair) for pair in (row.masks, row.kernels) if pair is not None]
     times = [f"{row.compile_ms:.3f}", f"{row.warpsmith_ms:.3f}", f"{row.over:.3f}x"]
-    return [row.problem, str(row.graphs), *counts, "yes" if row.agrees else "NO", *times, interval]
+    return [row.problem, str(row.graphs), *counts, row.outcome, *times, interval]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -280,7 +301,9 @@ def table(rows: Sequence[Row]) -> str:
     said = (
         f"{len(rows)} problems: {len(good)} load, run and compile, {sum(row.graphs == 1 for row in good)} as a whole; "
     )
-    said += f"{sum(bool(row.agrees) for row in good)} agree; {gained} surely gain, {lost} surely lose"
+    outcomes = [row.outcome for row in good]
+    said += f"{outcomes.count('yes')} agree, {outcomes.count('as compile')} no less than torch.compile's"
+    said += f"; {gained} surely gain, {lost} surely lose"
     failed = [f"{row.problem}  {row.error}" for row in rows if row.error]  # below: a message would widen a column
     return "\n".join([columns([HEAD, *map(shown, good)]), *failed, said])
 
@@ -369,7 +392,7 @@ def main() -> int:
             if options.json:
                 keep(options.json, rows)
     print(table(rows))
-    return 1 if any(row.agrees is False for row in rows) else 0
+    return 1 if any(not row.error and row.outcome == "NO" for row in rows) else 0
 
 
 if __name__ == "__main__":

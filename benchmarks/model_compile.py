@@ -1,12 +1,12 @@
 """Measure how long a model takes to its first call: `python -m benchmarks.models --compile`.
 
 Each variant is compiled in a process of its own with empty caches of its own (Inductor's, Triton's and Warpsmith's),
-then in further processes that have the caches of the first: one, or as many as `--warm` says, the variants in turns.
-Tables then have the median. Seconds to the first call are by the clock, from before
+or in as many as `--empty` says, then in further processes that have the caches of the last: one, or as many as `--warm`
+says, the variants in turns. Tables then have the median. Seconds to the first call are by the clock, from before
 `torch.compile` or `warpsmith.optimize` is called, `torch` and `transformers` imported and the model built, until the
-results of the first call are there; to the third call, which replays the CUDA graph that the second records. The first
-process goes on until it is told whether kernels gain, as whoever serves a model would. A variant that fails is told,
-with the reason, and the others go on.
+results of the first call are there; to the third call, which replays the CUDA graph that the second records. A process
+with empty caches goes on until it is told whether kernels gain, as whoever serves a model would. A variant that fails
+is told, with the reason, and the others go on.
 
 A second table has the seconds of the first call in parts that follow one another (`PARTS`), the process's own seconds
 on its CPUs beside them, and the hits of AOTAutograd's cache and of Inductor's. What torch.compile imports while it
@@ -91,20 +91,23 @@ class ChildFailed(RuntimeError):  # noqa: N818 - named for what happened
 
 
 def measure(
-    case: Case, variants: Sequence[str], kernels: Sequence[str] | None, warm: int = 1
+    case: Case, variants: Sequence[str], kernels: Sequence[str] | None, empty: int = 1, warm: int = 1
 ) -> Iterator[Start | ChildFailed]:
-    """Yield how each variant of a case starts: once with empty caches, then `warm` times with those, in turns.
+    """Yield how each variant of a case starts: with empty caches, then with those of the last such turn.
 
-    A variant that fails is yielded as its error, and starts no more.
+    empty, warm: how many turns, at least one. A variant that fails is yielded as its error, and starts no more.
     """
+    left = list(variants)
     with tempfile.TemporaryDirectory(prefix="warpsmith-compile-") as directory:
-        places = {variant: Path(directory, str(at)) for at, variant in enumerate(variants)}
-        for caches in ("empty", *["warm"] * warm):
-            for variant, place in list(places.items()):
+        for turn in range(empty + warm):
+            caches = "empty" if turn < empty else "warm"
+            for at, variant in enumerate(variants):
+                if variant not in left:
+                    continue
                 try:
-                    yield _started(case, variant, caches, kernels, place)
+                    yield _started(case, variant, caches, kernels, Path(directory, f"{at}-{min(turn, empty - 1)}"))
                 except ChildFailed as error:
-                    del places[variant]
+                    left.remove(variant)
                     yield error
 
 
@@ -141,7 +144,13 @@ _NAMED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 
 def run(
-    cases: Sequence[Case], variants: Sequence[str], kernels: Sequence[str] | None, file: Path | None, warm: int = 1
+    cases: Sequence[Case],
+    variants: Sequence[str],
+    kernels: Sequence[str] | None,
+    file: Path | None,
+    *,
+    empty: int = 1,
+    warm: int = 1,
 ) -> int:
     """Measure the cases, print how their variants start and write it to a file of JSON; returns the exit status."""
     had: list[Start | Failed] = []
@@ -158,7 +167,7 @@ def run(
             keep(Failed(case.name, "", why))
             continue
         found: list[Start] = []
-        for each in measure(case, variants, kernels, warm):
+        for each in measure(case, variants, kernels, empty, warm):
             if isinstance(each, ChildFailed):
                 print(each, file=sys.stderr, flush=True)
                 keep(Failed(case.name, each.variant, raised(str(each))))

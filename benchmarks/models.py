@@ -1,7 +1,8 @@
 """Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
     python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
-                                [--without NAME,... ...] [--seconds S [--profile] | --compile [--warm N]] [--json FILE]
+                                [--without NAME,... ...] [--json FILE]
+                                [--seconds S [--profile] | --compile [--empty N] [--warm N]]
 
 Classes of `transformers` and `diffusers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random,
 in bfloat16 on a GPU (tiny ones on a CPU, which show the way and no gain); and the samples of `examples/models`, in
@@ -263,9 +264,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, on a GPU")
     parser.add_argument("--compile", action="store_true", help="measure seconds to the first call, in own processes")
-    parser.add_argument(
-        "--warm", metavar="N", type=int, default=1, help="processes with warm caches, in turns; default: %(default)s"
-    )
+    for caches in ("empty", "warm"):
+        of = f"with --compile: processes with {caches} caches, in turns; default: %(default)s"
+        parser.add_argument(f"--{caches}", metavar="N", type=int, default=1, help=of)
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -275,8 +276,9 @@ def main() -> int:
     for each in ",".join(arguments.without).split(",") if arguments.without else []:
         if each not in LAST:
             parser.error(f"argument --without: found {each!r}, expected some of {', '.join(LAST)}")
-    if arguments.warm < 1:
-        parser.error(f"argument --warm: found {arguments.warm}, expected at least 1")
+    for caches in ("empty", "warm"):
+        if (number := getattr(arguments, caches)) < 1:
+            parser.error(f"argument --{caches}: found {number}, expected at least 1")
     modes = arguments.modes.split(",")
     against = [mode for mode in dict.fromkeys([*modes, *arguments.against.split(",")]) if mode]
     named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
@@ -285,7 +287,8 @@ def main() -> int:
         from benchmarks import model_compile  # noqa: PLC0415 - it takes the cases from here
 
         variants = list(dict.fromkeys([*modes, *(KERNELS + mode for mode in modes), *against]))
-        return model_compile.run(cases, variants, arguments.kernels, arguments.json, arguments.warm)
+        starts = {"empty": arguments.empty, "warm": arguments.warm}
+        return model_compile.run(cases, variants, arguments.kernels, arguments.json, **starts)
     print(f"{named}, torch {torch.__version__}; a copy moves {copy_bandwidth(device) / 1e12:.2f} TB/s")
     how = {"modes": modes, "against": against, "kernels": arguments.kernels}
     how |= {"without": arguments.without, "seconds": arguments.seconds, "profiled": arguments.profile}

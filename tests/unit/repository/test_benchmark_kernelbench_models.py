@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,28 @@ def test_a_problem_that_is_never_ready_is_ended(tmp_path: Path) -> None:
 
 def test_what_ran_is_counted() -> None:
     good = Row("a", "", 1, (1, 2), (0, 3), True, 2.0, 1.0, 2.0, (1.9, 2.1))
-    rows = [good, Row("b", "", 3, (0, 0), (0, 0), False, 1.0, 2.0, 0.5, (0.4, 0.6)), Row("c", "load: KeyError: x")]
+    wrong = Row("b", "", 3, (0, 0), (0, 0), False, 1.0, 2.0, 0.5, (0.4, 0.6), {"compile": {"agrees": True}})
+    other = replace(wrong, problem="d", disagreement={"compile": {"agrees": False}})
+    rows = [good, wrong, Row("c", "load: KeyError: x"), other]
     lines = table(rows).splitlines()
     assert " ".join(lines[1].split()) == "a 1 1 of 2 0 of 3 yes 2.000 1.000 2.000x 1.900 to 2.100"
-    assert "NO" in lines[2]
-    assert "load: KeyError: x" in lines[3]
-    assert lines[-1] == "3 problems: 2 load, run and compile, 1 as a whole; 1 agree; 1 surely gain, 1 surely lose"
+    assert " NO " in lines[2]
+    assert " as compile " in lines[3]
+    assert "load: KeyError: x" in lines[4]
+    assert lines[-1] == (
+        "4 problems: 3 load, run and compile, 1 as a whole; "
+        "1 agree, 1 no less than torch.compile's; 1 surely gain, 2 surely lose"
+    )
+
+
+@pytest.mark.nightly
+def test_results_that_compiling_alone_changes_are_not_warpsmiths(tmp_path: Path) -> None:
+    file = tmp_path / "4_Told.py"
+    file.write_text(PROBLEM.replace("torch.relu(", "torch.compiler.is_compiling() + torch.relu("))
+    (row,) = measure_apart([file], Plan(seconds=0.2), 300)
+    assert (row.error, row.agrees, row.outcome) == ("", False, "as compile")
+    assert row.disagreement is not None
+    assert row.disagreement["warpsmith"] == row.disagreement["compile"]
 
 
 def test_rows_are_kept_as_they_are_had_and_not_measured_again(

@@ -118,9 +118,10 @@ def test_variants_start_in_turns_and_one_that_fails_starts_no_more(monkeypatch: 
         return start(variant, caches, 1.0)
 
     monkeypatch.setattr(model_compile, "_started", started)
-    found = list(model_compile.measure(SAMPLE, ["own", "bad", "other"], None, warm=2))
-    assert asked[:3] == [("own", "empty", "0"), ("bad", "empty", "1"), ("other", "empty", "2")]
-    assert asked[3:] == [("own", "warm", "0"), ("other", "warm", "2")] * 2
+    found = list(model_compile.measure(SAMPLE, ["own", "bad", "other"], None, empty=2, warm=2))
+    assert asked[:3] == [("own", "empty", "0-0"), ("bad", "empty", "1-0"), ("other", "empty", "2-0")]
+    assert asked[3:5] == [("own", "empty", "0-1"), ("other", "empty", "2-1")], "empty: of a turn of its own"
+    assert asked[5:] == [("own", "warm", "0-1"), ("other", "warm", "2-1")] * 2
     assert [str(each) for each in found if isinstance(each, ChildFailed)] == [
         f"{SAMPLE.name}: bad: exit status 1\nValueError: y"
     ]
