@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.e2e.browsing import NARROW, WIDE, barriers, visiting
+from tests.kinds import nightly_but
 from tests.support.api_support import application, served, settings_for
 from tests.support.campaigns import PROGRESS, begun
 
@@ -85,7 +86,7 @@ def test_a_campaign_that_was_stopped_says_how_it_goes_on(chromium: Browser, hous
         visit.is_clean()
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("size", nightly_but(NARROW.__eq__, [WIDE, NARROW]), ids=["wide", "narrow"])
 def test_the_pages_of_campaigns_keep_nobody_out(chromium: Browser, house: House, size: tuple[int, int]) -> None:
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     pages = {"campaigns": "/campaigns"}

@@ -75,7 +75,11 @@ def open_large(page: Page, title: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "scheme"),
-    [(WIDE, "light"), (NARROW, "dark"), pytest.param(VERY_WIDE, "light", marks=pytest.mark.nightly)],
+    [
+        pytest.param(WIDE, "light", marks=pytest.mark.nightly),
+        (NARROW, "dark"),
+        pytest.param(VERY_WIDE, "light", marks=pytest.mark.nightly),
+    ],
 )
 def test_charts_are_large_whole_and_reachable(
     chromium: Browser, house: House, size: tuple[int, int], scheme: Literal["light", "dark"]

@@ -29,15 +29,16 @@ def first_of_each(cheats: list[Cheat]) -> set[str]:
     return found
 
 
-def first_of_each_dtype(controls: list[Control]) -> set[str]:
-    """The ids of the first controls of each element type, in each language."""
-    found: dict[tuple[str, str], str] = {}
+def first_of_each_kind(controls: list[Control]) -> set[str]:
+    """The ids of the first controls of integers, of floats of 16 bits and of longer ones, in each language."""
+    found: dict[tuple[bool, bool, str], str] = {}
     for control in controls:
-        found.setdefault((control.dtype, control.language), control.id)
+        kind = ("float" in control.dtype, control.dtype.endswith("16"), control.language)
+        found.setdefault(kind, control.id)
     return set(found.values())
 
 
-EVERY_TIME = first_of_each(CHEATS) | first_of_each_dtype(CONTROLS)
+EVERY_TIME = first_of_each(CHEATS) | first_of_each_kind(CONTROLS)
 """The rest of the catalogue is tried at night."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from tests.kinds import nightly_but
 from tests.services import RedisServer
 from tests.support import scenario
 from tests.support.fleet import TARGET, Fleet
@@ -113,7 +114,7 @@ def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path
         db.dispose()
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", nightly_but(signal.SIGTERM.__eq__, [signal.SIGTERM, signal.SIGINT]))
 def test_the_reconciler_stops_in_order(tmp_path: Path, redis_server: RedisServer, stop: signal.Signals) -> None:
     searching = Searching.create(tmp_path / "warpsmith.db")
     with Fleet(tmp_path / "home", redis_server.url, searching.url) as fleet:

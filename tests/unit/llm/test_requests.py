@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.policies import recording
+from tests.kinds import nightly_but
 from tests.support.prompt_scenarios import BEST, FAILING, IDEA, LEDGER, OTHER_IDEA, PARENT, SPEC, context, op, workloads
 from warpsmith.kernels_db.spec.op import SpecError, Target
 from warpsmith.kernels_db.store.pool_file import parse_pool
@@ -89,6 +90,8 @@ def test_the_identity_is_pinned() -> None:
     assert pinned == PINNED
 
 
+POOLS = sorted(Path("examples/pools").rglob("*.jsonl"))
+
 PINNED = {
     "reflect": "8f1da378aab78795",
     "ideate": "898542a7c8bc243d",
@@ -97,7 +100,7 @@ PINNED = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(Path("examples/pools").rglob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", nightly_but(POOLS[::3].__contains__, POOLS), ids=lambda path: path.stem)
 def test_a_shipped_pool_is_found_again_and_can_be_read(path: Path) -> None:
     """Its requests are keyed by the parents' digests, so another digest would lose all rounds but the first.
 

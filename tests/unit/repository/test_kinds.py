@@ -126,8 +126,8 @@ def test_a_module_that_cannot_be_imported_fails_and_the_others_are_read(suite: P
     ("arguments", "closing"),
     [
         (["-k", "clock"], "1 passed, 0 failed, 0 skipped"),
-        (["-k", "more"], "1 passed, 0 failed, 0 skipped"),
-        (["test_more.py"], "1 passed, 0 failed, 0 skipped"),
+        pytest.param(["-k", "more"], "1 passed, 0 failed, 0 skipped", marks=pytest.mark.nightly),
+        pytest.param(["test_more.py"], "1 passed, 0 failed, 0 skipped", marks=pytest.mark.nightly),
         (["test_more.py", "test_alone.py::test_clock"], "2 passed, 0 failed, 0 skipped"),
         (["-n", "1", "test_sharing.py::test_one"], "1 passed, 0 failed, 0 skipped"),
     ],
