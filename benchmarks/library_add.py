@@ -8,7 +8,7 @@ it is accepted, its entry is written: op, code, verdict, LINEAGE.md. Entries go 
 `warpsmith.optimize` and `python -m benchmarks.models` find them in the next process, or below --into. Of several
 accepted kernels of one op all are written: `optimize` times each in its place.
 
-Exits with 1 where one is not accepted.
+Exits with 1 where one is not accepted, or has an entry already.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from warpsmith.kernels_db.library import SHIPPED, read_entry
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store.ids import new_id
 from warpsmith.workers.judge.protocol.client import JudgeClient
+
+KEPT = "found an entry of this kernel, expected none: it stays; benchmarks.library_refresh takes new verdicts"
 
 
 def judged(
@@ -76,7 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             found.append(shown)
             print("\n".join(lines(shown)), file=sys.stderr, flush=True)
             if accepted is not None:
-                written.append(library.build(accepted, arguments.into))
+                try:
+                    written.append(library.build(accepted, arguments.into))
+                except FileExistsError as error:
+                    print(f"{error.filename}: {KEPT}", file=sys.stderr, flush=True)
+                    continue
                 read_entry(written[-1])
     if arguments.json:
         write_verdicts(arguments.json, found)

@@ -60,6 +60,21 @@ def test_an_accepted_kernel_is_an_entry(entry: Entry, tmp_path: Path, monkeypatc
     assert made.document["id"] != entry.document["id"]
 
 
+def test_an_entry_that_is_there_is_kept_and_the_verdict_is_not_lost(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(entry, entry.evidence, tmp_path, monkeypatch) == 0
+    (directory,) = (tmp_path / "library").iterdir()
+    before = (directory / "kernel.json").read_bytes()
+    capsys.readouterr()
+    assert add(entry, entry.evidence, tmp_path, monkeypatch) == 1
+    said = capsys.readouterr()
+    assert f"{directory}: found an entry of this kernel, expected none: it stays" in said.err
+    assert entry.op.name in said.out, "the table of verdicts"
+    assert "nothing written" in said.out
+    assert (directory / "kernel.json").read_bytes() == before
+
+
 def test_a_rejected_kernel_is_none(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert add(entry, entry.evidence | {"verdict": "rejected"}, tmp_path, monkeypatch) == 1
     assert not (tmp_path / "library").exists()
