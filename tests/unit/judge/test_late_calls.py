@@ -189,5 +189,5 @@ def test_a_verdict_says_how_many_calls_were_late_and_whether_its_times_are_unsur
     assert (entry, notes) == ({}, [])
     measurement._note_late(job_run, place, Reading(SAMPLES, late_calls={"eager": 12, "candidate": 1}, unsure=unsure))
     assert entry == {"late_calls": {"eager": 12, "candidate": 1}} | ({"unsure": True} if unsure else {})
-    said = "times of bench are unsure: the host was held up and launched calls late (12 of eager, 1 of candidate)"
-    assert [note.partition(";")[0] for note in notes] == ([said] if unsure else [])
+    said = "times of bench are unsure: the host launched calls late (12 of eager, 1 of candidate): it was held up"
+    assert [note.partition(", and")[0] for note in notes] == ([said] if unsure else [])

@@ -125,8 +125,9 @@ def _note_late(job_run: JobRun, workload: ResolvedWorkload, reading: Reading) ->
     if reading.unsure:
         entry["unsure"] = True
         counts = ", ".join(f"{count} of {name}" for name, count in reading.late_calls.items())
-        said = f"times of {workload['id']} are unsure: the host was held up and launched calls late ({counts})"
-        job_run.report.notes.append(f"{said}; judge it again when the host is quiet")
+        said = f"times of {workload['id']} are unsure: the host launched calls late ({counts})"
+        either = "it was held up, and should be quiet when this is judged again"
+        job_run.report.notes.append(f"{said}: {either}, or a call takes it longer than the device waits")
 
 
 def _calls(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None) -> WorkloadRun:
