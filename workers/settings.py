@@ -6,19 +6,27 @@ The layers import one way, so the settings that workers need are here; `warpsmit
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.workers.settings_errors import ENV_FILE
 
 HEARTBEAT_S = 5.0
 ALIVE_AFTER_S = 3 * HEARTBEAT_S
 """A worker that missed three beats counts as gone."""
+
+MOST = 1e9
+"""Of any number that is no integer: seconds for thirty years."""
+
+BROKERS = ("redis", "rediss", "redis+socket", "amqp", "amqps")
+"""Kinds of addresses of brokers."""
 
 CHECKED_TLS = ("require", "verify-ca", "verify-full")
 """The values of PostgreSQL's `sslmode` under which a connection is never in the clear."""
@@ -29,7 +37,12 @@ class Settings(BaseSettings):
 
     # A variable that is empty is as one that is not set: compose files pass variables on so.
     model_config = SettingsConfigDict(
-        env_prefix="WARPSMITH_", env_file=".env", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True
+        env_prefix="WARPSMITH_",
+        env_file=ENV_FILE,
+        env_ignore_empty=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
     )
 
     home: Path = Field(
@@ -173,11 +186,34 @@ class Settings(BaseSettings):
     )
     audit_days: float = Field(365.0, ge=0, description="Days for which the audit log is kept; 0: for ever")
 
+    @field_validator("home", mode="after")
+    @classmethod
+    def _directory(cls, value: Path) -> Path:
+        if value.expanduser().exists() and not value.expanduser().is_dir():
+            raise ValueError(f"found {value}, which is no directory, expected a directory, or a name for a new one")
+        return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _bounded(cls, value: Any) -> Any:
+        if isinstance(value, float) and value > MOST:
+            raise ValueError(f"expected at most {MOST:.0e}")
+        return value
+
+    @field_validator("database_url", mode="after")
+    @classmethod
+    def _database(cls, value: str | None) -> str | None:
+        if value is not None:
+            _check_address(value, ("sqlite", "postgresql"))
+        return value
+
     @field_validator("broker_url", mode="after")
     @classmethod
     def _brokers(cls, value: str | None) -> str | None:
         # The value is not repeated: it holds passwords.
         addresses = split_addresses(value or "")
+        if len(addresses) == 1 and value:
+            _check_address(value, BROKERS)
         schemes = {address.partition("://")[0] for address in addresses}
         if len(addresses) > 1 and ("" in addresses or schemes not in ({"amqp"}, {"amqps"})):
             found = ", ".join(f"{scheme}://" if scheme else "an empty one" for scheme in sorted(schemes))
@@ -237,6 +273,24 @@ class Settings(BaseSettings):
     def judge_cache_dir(self) -> Path:
         """The judge's cache directory in force."""
         return self.judge_cache or self.home / "judge"
+
+
+def _check_address(url: str, kinds: Sequence[str]) -> None:
+    """Check kind and port of an address, and the number of a Redis. Raises ValueError, which repeats no password."""
+    kind, separator, _ = url.partition("://")
+    if not separator or kind.partition("+")[0] not in {each.partition("+")[0] for each in kinds}:
+        # A kind that is none may be a password: only what is plain is repeated.
+        found = f"{kind}://" if separator and kind.isalnum() else "no such address"
+        raise ValueError(f"found {found}, expected {' or '.join(f'{each}://' for each in kinds)} and what follows it")
+    try:
+        parts = urlsplit(url)
+        wrong = parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise ValueError(f"found a port of {kind}:// that is none, expected a number from 1 to 65535")
+    if kind in ("redis", "rediss") and not re.fullmatch(r"/?\d*", parts.path):
+        raise ValueError(f"found the database {parts.path[1:]!r} of {kind}://, expected its number")
 
 
 def split_addresses(broker_url: str) -> list[str]:

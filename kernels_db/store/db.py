@@ -77,6 +77,10 @@ class StorageFull(Exception):  # noqa: N818 - a state of the world, like the mod
     """
 
 
+class NewerSchema(Exception):  # noqa: N818 - named for what was found
+    """The database has the schema of a newer program."""
+
+
 class Database:
     """One process's access to the database. Thread-safe; make one per process, after any fork.
 
@@ -151,8 +155,11 @@ class Database:
     def upgrade(self, revision: str = "head") -> None:
         """Bring the schema to `revision` (alembic upgrade).
 
-        Many processes may call it at once.
+        Many processes may call it at once. Raises NewerSchema.
         """
+        found, expected = self.revision()
+        if is_newer(found, expected):
+            raise NewerSchema(describe_mismatch(found, expected))
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         # One migrates, the others wait for it and find nothing to do: BEGIN IMMEDIATE is that lock on SQLite.
@@ -192,6 +199,19 @@ class Database:
     def dispose(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def is_newer(found: str | None, expected: str) -> bool:
+    """Whether a schema's revision is that of a newer program: revisions are numbered."""
+    return found is not None and found > expected
+
+
+def describe_mismatch(found: str | None, expected: str) -> str | None:
+    """Say what is wrong with a schema's revision and what to do; None where it is the expected one."""
+    if found == expected:
+        return None
+    remedy = "upgrade this program" if is_newer(found, expected) else "run `warpsmith db upgrade`"
+    return f"database schema: found revision {found or 'none'}, expected {expected}: {remedy}"
 
 
 @cache

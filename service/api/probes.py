@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.db import Database, is_newer
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.workers import log
 from warpsmith.workers.queue.broker import reach_broker
@@ -147,7 +147,8 @@ def make_database_probe(db: Database, timeout_s: float) -> Probe:
             return Outcome("", fault)
         if found == expected:
             return Outcome(found)
-        wanted = f"revision {expected} (run: warpsmith db upgrade)"
+        remedy = "upgrade this program" if is_newer(found, expected) else "run: warpsmith db upgrade"
+        wanted = f"revision {expected} ({remedy})"
         shown = f"revision {found}" if found else "no schema"
         return Outcome(str(found), FieldError(field="database", found=shown, expected=wanted))
 

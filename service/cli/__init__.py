@@ -20,6 +20,7 @@ from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, Proble
 from warpsmith.service.local import extra
 from warpsmith.workers.judge.machine.garbage import imports_kept
 from warpsmith.workers.judging.machine import CannotJudge
+from warpsmith.workers.settings_errors import describe
 
 COMMANDS = {
     "up": "up.up",
@@ -150,7 +151,7 @@ def main() -> NoReturn:
     """Run the `warpsmith` command."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in COMMANDS:
-        with imports_kept(), suppress(ImportError):  # what is missing is told by `run`
+        with imports_kept(), suppress(ImportError, ValueError):  # what is missing, or wrong of settings, `run` tells
             _import_command(name)
     sys.exit(run(sys.argv[1:]))
 
@@ -180,8 +181,12 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911, PLR0912 - one line for e
         return _fail(arguments, str(error), MISUSE if error.status == 422 else FAILED, {"problem": error.document})
     except ServiceUnreachableError as error:
         return _fail(arguments, str(error), FAILED, {})
-    except ValidationError as error:
-        return _fail(arguments, describe_validation(error), MISUSE, {})
+    except ValueError as error:
+        if (said := describe(error)) is None and isinstance(error, ValidationError):
+            said = describe_answer(error)
+        if said is None:
+            raise
+        return _fail(arguments, said, MISUSE, {})
     except FileNotFoundError as error:
         return _fail(arguments, f"{error.filename}: found nothing there, expected a file", MISUSE, {})
     except OSError as error:
@@ -191,17 +196,13 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911, PLR0912 - one line for e
     return 0
 
 
-def describe_validation(error: ValidationError) -> str:
-    """Describe a wrong setting by its variable, or an answer of a service of another version."""
-    settings = error.title.endswith("Settings")
+def describe_answer(error: ValidationError) -> str:
+    """Describe what is not understood of the answer of a service of another version."""
     lines = [
-        f"{'WARPSMITH_' + path.upper() if settings else path}: found {item['input']!r}, expected {expected_of(item)}"
+        f"{'.'.join(map(str, item['loc']))}: found {item['input']!r}, expected {expected_of(item)}"
         for item in error.errors(include_url=False)
-        for path in [".".join(map(str, item["loc"]))]
     ]
-    if not settings:
-        lines.insert(0, "the service's answer is not understood; expected a service of this version:")
-    return "\n".join(lines)
+    return "\n".join(["the service's answer is not understood; expected a service of this version:", *lines])
 
 
 def _name_command(arguments: list[str]) -> str:

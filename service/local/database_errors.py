@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.library import BrokenEntry
-from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.db import Database, NewerSchema, StorageFull
 
 
 @contextmanager
@@ -22,6 +22,8 @@ def explaining(database: Database, where: str, expected: str, failed: Callable[[
         yield
     except BrokenEntry as error:
         raise failed(f"the library of kernels: {error}; install Warpsmith again") from None
+    except NewerSchema as error:
+        raise failed(str(error)) from None
     except (SQLAlchemyError, StorageFull) as error:
         original = getattr(error, "orig", None) or error
         cause = str(original).strip() or type(original).__name__  # a TimeoutError has no words

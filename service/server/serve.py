@@ -16,6 +16,7 @@ from warpsmith.service.local.listening import listen_together
 from warpsmith.service.server.serving_together import serve_together
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.machine.garbage import imports_kept
+from warpsmith.workers.settings_errors import told
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,7 +33,8 @@ def main() -> None:
         "--fd", type=int, action="append", help="a listening socket inherited from the parent; one for each process"
     )
     arguments = parser.parse_args()
-    settings = ServiceSettings()
+    with told():
+        settings = ServiceSettings()
     sockets = [socket.socket(fileno=descriptor) for descriptor in arguments.fd or ()]
     if not sockets and settings.api_processes > 1:
         try:

@@ -43,6 +43,7 @@ from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue.schema import await_schema
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, compile_queue, role_of, target_of
 from warpsmith.workers.settings import Settings, get_settings, split_addresses
+from warpsmith.workers.settings_errors import told
 
 CONNECT_TIMEOUT_S = 4.0
 BROKER_HEARTBEAT_S = 6.0
@@ -169,7 +170,8 @@ def _transport_options(settings: Settings, answer_timeout_s: float | None) -> di
     }
 
 
-app = make_app(get_settings())
+with told():  # here, for whoever imports it
+    app = make_app(get_settings())
 
 
 def _configure_logging(**_: Any) -> None:

@@ -11,7 +11,7 @@ import time
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.db import Database, describe_mismatch
 from warpsmith.workers import log
 
 KNOWN_FOR_S = 5.0
@@ -36,16 +36,6 @@ class SchemaGuard:
             self._fault = describe_mismatch(*self._db.revision())
             self._looked_at = now
         return self._fault
-
-
-def describe_mismatch(found: str | None, expected: str) -> str | None:
-    """Say what is wrong with a schema's revision and what to do; None where it is the expected one."""
-    if found == expected:
-        return None
-    # Revisions are numbered: a greater one is of a newer program.
-    newer = found is not None and found > expected
-    remedy = "upgrade this program" if newer else "run `warpsmith db upgrade`"
-    return f"database schema: found revision {found or 'none'}, expected {expected}: {remedy}"
 
 
 def await_schema(db: Database) -> None:

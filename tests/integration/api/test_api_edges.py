@@ -116,6 +116,7 @@ def test_readiness_names_what_fails(tmp_path: Path, redis_url: str) -> None:
             session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         document = problem(client.get("/readyz"), 503, "not-ready")
         assert document["errors"][0]["found"] == "revision 9999"
+        assert document["errors"][0]["expected"].endswith(" (upgrade this program)")
         assert document["errors"][0]["expected"].startswith("revision ")
     with client_of(settings_for(tmp_path / "whole", broker_url=redis_url)) as client:
         ready = client.get("/readyz").json()

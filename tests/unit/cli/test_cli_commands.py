@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import typer.main
+from sqlalchemy import text
 
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.store.db import Database
@@ -191,11 +193,22 @@ def test_the_database_is_upgraded_once(said: Any) -> None:
     assert said("db", "revision")[0] == 0
 
 
+def test_a_schema_of_a_newer_program_is_left_alone(said: Any) -> None:
+    said("db", "upgrade")
+    db = Database(ServiceSettings().database)
+    with db.writing() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    db.dispose()
+    code, _, err = said("db", "upgrade")
+    assert code == 1
+    assert re.fullmatch(r"error: database schema: found revision 9999, expected \d{4}: upgrade this program\n", err)
+
+
 def test_a_database_of_another_kind_is_refused(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_DATABASE_URL", "mysql://root:secret@localhost/x")
     code, out, err = said("db", "upgrade")
     assert code == 2
-    assert "expected sqlite or postgresql" in err
+    assert "WARPSMITH_DATABASE_URL: found mysql://, expected sqlite:// or postgresql://" in err
     assert "secret" not in out + err
 
 
