@@ -9,7 +9,8 @@ each job is, in lines {"id", "progress": {"gate", "workload", "number", "total"}
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}, and one that this host cannot judge now {"id", "unfit": {"part": "disk" | "device",
-"reason"}}. {"cancel": id} takes a job back that is not being judged yet.
+"reason"}}, as every job is while the cache directory cannot be made. {"cancel": id} takes a job back that is not being
+judged yet.
 
 `python -m warpsmith.workers.judge DIR...` judges bundles instead (`directory`; `--job-timeout S` seconds for a job):
 0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130 and
@@ -19,6 +20,7 @@ error line back: {"id", "error": {"field", "found", "expected"}}; a job that a f
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -27,6 +29,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,13 +49,28 @@ _ROOM = 64
 """Jobs that are read and not answered; more wait in the pipe."""
 
 
+CACHE_VARIABLE = "WARPSMITH_JUDGE_CACHE"
+
+
 def cache_directory() -> Path:
     """Return the cache directory of the judge."""
-    named = os.environ.get("WARPSMITH_JUDGE_CACHE")
+    named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "warpsmith" / "judge"
+
+
+def make_cache(cache: Path) -> str | None:
+    """Make the cache directory; returns why it cannot be made, None where it is there."""
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        # "File exists" would be no reason: it may, where it is a directory.
+        words = os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror
+        field = f"{CACHE_VARIABLE}: " if os.environ.get(CACHE_VARIABLE) else ""
+        return f"{field}cannot make the directory {cache}: {words}"
+    return None
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
@@ -140,7 +158,8 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
 
     cores = cores_available()
     cache = cache_directory()
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)  # one that cannot be made is told before torch is imported
+    if make_cache(cache) is not None:
+        return _refuse_jobs(door, cache, progress=progress)
     server = ForkServer(cores, scratch)
     try:
         starting = share_clock(cache)  # the system takes the share back where this process dies with it
@@ -154,6 +173,26 @@ def _serve(door: int, scratch: Path, *, compilers: bool, progress: bool) -> int:
         server.close()
 
 
+def _answer(door: int, document: Any) -> None:
+    raw = json.dumps(document, allow_nan=False).encode() + b"\n"
+    while raw:
+        raw = raw[os.write(door, raw) :]
+
+
+def _refuse_jobs(door: int, cache: Path, *, progress: bool) -> int:
+    """Answer until the end of input that this host cannot judge, or until the cache directory can be made."""
+    with imports_kept():
+        from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415 - as in `_serve`
+        from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
+        from warpsmith.workers.judge.protocol.refusal import Refusal  # noqa: PLC0415
+
+    refusal, answer = Refusal(partial(make_cache, cache)), partial(_answer, door)
+    try:
+        return Pipeline(refusal, answer, quiet=QUIET, width=1, room=_ROOM, progress=progress).run(_lines(0))
+    except KeyboardInterrupt:
+        return 130
+
+
 def _judge_jobs(
     door: int, cache: Path, scratch: Path, cores: int, server: ForkServer, starting: ExitStack, *, progress: bool
 ) -> int:
@@ -165,11 +204,6 @@ def _judge_jobs(
         from warpsmith.workers.judge.preloaded import programs  # noqa: PLC0415
         from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
 
-    def answer(document: Any) -> None:
-        raw = json.dumps(document, allow_nan=False).encode() + b"\n"
-        while raw:
-            raw = raw[os.write(door, raw) :]
-
     def end_start() -> None:
         with starting:
             server.settle()
@@ -179,6 +213,7 @@ def _judge_jobs(
     threading.Thread(target=end_start, name="start", daemon=True).start()
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
+        answer = partial(_answer, door)
         pipeline = Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM, progress=progress)
         return pipeline.run(_lines(0))
     finally:

@@ -129,11 +129,11 @@ def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, fo
     """Give a step back that its judge made no verdict of."""
     from warpsmith.workers.judge.protocol.client import JudgeUnfit  # noqa: PLC0415 - model workers have no judge
 
+    if isinstance(error, JudgeUnfit) and error.part == "disk":
+        return _put_off(here, work, owner, str(error), following)
     # A judge that cannot even start for want of room says no more than that it ended.
-    full = here.find_full_disk()
-    if (isinstance(error, JudgeUnfit) and error.part == "disk") or full is not None:
-        reason = str(error) if full is None else f"{full} has no room left: {error}"
-        return _put_off(here, work, owner, reason, following)
+    if (full := here.find_full_disk()) is not None:
+        return _put_off(here, work, owner, f"{full} has no room left: {error}", following)
     logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
     # The lease ends now: the reconciler counts the try, and gives up after too many.
     return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())

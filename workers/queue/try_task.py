@@ -58,7 +58,7 @@ def _judge(here: WorkerProcess, work: TryWork, owner: str) -> tuple[Verdict | No
         return None, f"the judge gave no verdict: {error}", lost_s
     except JudgeDied as error:
         if (isinstance(error, JudgeUnfit) and error.part == "disk") or here.find_full_disk() is not None:
-            logger.error("no room left on this host's disk; the try waits for another", error=str(error))
+            logger.error("this host's disk cannot be used; the try waits for another", error=str(error))
             put_try_back(here.db, work.id, owner)
             return None
         logger.warning("the judge did not answer; it will be tried again", error=str(error), tries=work.tries)

@@ -77,7 +77,7 @@ def judge(
     """Compile, check against PyTorch and time one candidate.
 
     It runs on this machine; a service is asked for the op alone, where that is no file. Exit code 0: accepted, or at
-    level compile: it compiles; 1: not; 2: misuse.
+    level compile: it compiles; 1: not, or no verdict; 2: misuse.
     """
     spec = load_named_op(op, url, key)
     if level not in LEVELS:

@@ -58,6 +58,22 @@ def test_a_good_candidate_is_accepted(tmp_path: Path, judge_cache: Path) -> None
     assert "judging" in err
 
 
+def test_a_cache_that_cannot_be_made_ends_with_one_line(tmp_path: Path) -> None:
+    result = warpsmith(
+        tmp_path / "home",
+        *("judge", *files(tmp_path, scenario.LOOP), "--level", "compile"),
+        code=1,
+        WARPSMITH_JUDGE_CACHE="/dev/null",
+    )
+    said, error = result.stderr.splitlines()
+    assert said.startswith("judging ")
+    reason = "WARPSMITH_JUDGE_CACHE: cannot make the directory /dev/null: Not a directory"
+    assert (result.stdout, error) == (
+        "",
+        f"error: the judge gave no verdict: the judge's host cannot judge, disk: {reason}",
+    )
+
+
 def test_a_wrong_candidate_is_told_workload_element_expected_and_found(refused: Callable[..., str]) -> None:
     out = refused(scenario.LOOP.replace("+ 1.0f", "+ 1.5f"), "--level", "screen")
     assert out.startswith("rejected at screen: workload even: y[")

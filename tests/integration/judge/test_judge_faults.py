@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,8 +23,16 @@ from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.workers.judge.gates.referee import COMPILED
 from warpsmith.workers.judge.machine.process_control import family
-from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
+from warpsmith.workers.judge.protocol.client import (
+    JobRefused,
+    JudgeClient,
+    JudgeDied,
+    JudgeTimeout,
+    JudgeUnfit,
+    judge_environment,
+)
 
 TIMEOUT_S = 120.0
 SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", LIBC)
@@ -410,11 +419,25 @@ def test_what_on_wait_raises_ends_the_job(client: JudgeClient) -> None:
     _still_judges(client)
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "cache"])
+def test_a_cache_that_cannot_be_made_is_told_for_every_job_until_it_can(tmp_path: Path, below: str) -> None:
     occupied = tmp_path / "file"
+    told: list[str] = []
     occupied.write_text("")
-    with JudgeClient(cache=occupied / "cache") as own, pytest.raises(JudgeDied, match="NotADirectoryError"):
-        own.judge(judging.job(LAYER_NORM, LAYER_NORMS, GOOD_NORM), timeout_s=TIMEOUT_S)
+    job = judging.job(LAYER_NORM, LAYER_NORMS, GOOD_NORM, level="compile")
+    reason = f"WARPSMITH_JUDGE_CACHE: cannot make the directory {occupied / below}: Not a directory"
+    with JudgeClient(cache=occupied / below, log=told.append) as own:
+        judges = set()
+        for level in ("compile", "screen"):
+            asked: Job = {**job, "level": level}  # type: ignore[typeddict-item]  # mypy takes it for any string
+            with pytest.raises(JudgeUnfit, match=f"{re.escape(reason)}$") as unfit:
+                own.judge(asked, timeout_s=TIMEOUT_S)
+            assert unfit.value.part == "disk"
+            judges.add(own.pid)
+        assert (len(judges), told) == (1, [])
+        occupied.unlink()
+        verdict = own.judge(job, timeout_s=TIMEOUT_S)
+    assert verdict["reason"] == COMPILED
 
 
 def test_the_judge_sees_nothing_of_the_callers_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

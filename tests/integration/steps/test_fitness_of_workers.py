@@ -201,6 +201,31 @@ def test_a_full_disk_puts_the_step_off_and_counts_for_nothing(here: WorkerProces
     assert "No space left on device" in (put_off.error or "")
 
 
+def test_a_full_disk_that_the_judge_names_is_named_once(here: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt_id = waiting(here)
+    here._judge = Judge(JudgeUnfit("disk", "/cache has no room left"))  # type: ignore[assignment]
+    monkeypatch.setattr(here, "find_full_disk", lambda: Path("/cache"))
+    tasks.perform(NOWHERE, attempt_id, tasks.judge)
+    assert attempt(here, attempt_id).error == "the judge's host cannot judge, disk: /cache has no room left"
+
+
+def test_a_judge_whose_cache_cannot_be_made_puts_the_step_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a judge of its own: it answered nothing, and the search was given up after so many tries."""
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    here = worker(Settings(home=tmp_path, judge_cache=occupied / "cache"), monkeypatch)
+    try:
+        attempt_id = waiting(here)
+        tasks.perform(NOWHERE, attempt_id, tasks.judge)
+        put_off = attempt(here, attempt_id)
+    finally:
+        here.close()
+    assert (put_off.state, put_off.tries, put_off.deferrals) == ("pending", 0, 0)
+    reason = f"WARPSMITH_JUDGE_CACHE: cannot make the directory {occupied / 'cache'}: Not a directory"
+    assert put_off.error is not None
+    assert reason in put_off.error
+
+
 def test_a_lost_device_gives_the_step_back_and_the_worker_takes_no_more(
     here: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,14 @@ def test_a_full_disk_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         judge._check_room(CRASHED, JOB)  # type: ignore[arg-type]
 
 
+def test_what_took_no_write_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = referee(tmp_path)
+    monkeypatch.setattr(host, "LEAST_ROOM", 1 << 62)
+    words = "No space left on device"
+    assert judge._place(OSError(errno.ENOSPC, words)) == f"{tmp_path} has no room left: [Errno 28] {words}"
+    assert judge._place(OSError(errno.ENOSPC, words, "/cache/file")) == f"[Errno 28] {words}: '/cache/file'"
+
+
 def test_a_candidate_that_cannot_be_prepared_for_want_of_room_is_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +104,9 @@ def test_a_candidate_that_cannot_be_prepared_for_want_of_room_is_no_verdict(
 
     monkeypatch.setattr("warpsmith.workers.judge.gates.referee.prepare", prepare)
     job = judging_job()
-    assert isinstance(judge.prepare(job).stopped, Unfit)
+    stopped = judge.prepare(job).stopped
+    assert isinstance(stopped, Unfit)
+    assert str(stopped) == f"[Errno 28] as the system says, in {tmp_path} or {tmp_path}"
     with pytest.raises(PermissionError):
         judge.prepare(job)
 

@@ -98,7 +98,7 @@ class Referee:
         except OSError as error:
             if not is_out_of_room(error):
                 raise
-            return Ready(job, report, None, Unfit("disk", str(error)))
+            return Ready(job, report, None, Unfit("disk", self._place(error)))
 
     def judge(self, ready: Ready) -> Verdict:
         """Return the verdict on a prepared job. Only one thread may call it.
@@ -131,7 +131,7 @@ class Referee:
             except (OSError, torch.OutOfMemoryError) as error:  # the latter on a GPU that others fill
                 bench.warm.close()
                 if is_out_of_room(error):
-                    raise Unfit("disk", str(error)) from error
+                    raise Unfit("disk", self._place(error)) from error
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
             except RuntimeError:  # torch's word for an error of the device, in the referee's own work
@@ -237,7 +237,15 @@ class Referee:
             raise Unfit("disk", f"{full} has no room left")
         written = "" if failure is None else str(failure.get("log", ""))
         if FULL in written and FULL not in str(job["candidate"]):
-            raise Unfit("disk", FULL)
+            raise Unfit("disk", f"{FULL}, in {self._cache} or {self._scratch}")
+
+    def _place(self, error: OSError) -> str:
+        """Say which disk took no write: where a file was open already, the system's words name none."""
+        if error.filename is not None:
+            return str(error)
+        if (full := find_full_disk((self._cache, self._scratch))) is not None:
+            return f"{full} has no room left: {error}"
+        return f"{error}, in {self._cache} or {self._scratch}"
 
     def _judge(self, ready: Ready, bench: Bench) -> Outcome:
         try:

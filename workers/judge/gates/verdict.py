@@ -49,7 +49,7 @@ class Stopped(Exception):  # noqa: N818 - named for what happened
 class Unfit(Exception):  # noqa: N818 - named for what the host is
     """This host cannot judge now: a job has no verdict here, and may have one elsewhere or later.
 
-    `part`: the disk (full, or it takes no writes) or the device (lost).
+    `part`: the disk (full, it takes no writes, or the cache directory cannot be made) or the device (lost).
     """
 
     def __init__(self, part: Literal["disk", "device"], reason: str) -> None:

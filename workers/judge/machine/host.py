@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from warpsmith.workers.judge.machine.process_control import family
 
@@ -24,7 +25,7 @@ LEAST_ROOM = 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-def is_out_of_room(error: BaseException) -> bool:
+def is_out_of_room(error: BaseException) -> TypeGuard[OSError]:
     """Check whether an error says that a disk is full, its quota used up, or that it takes no writes any more."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 

@@ -61,7 +61,7 @@ class JudgeDied(JudgeError):  # noqa: N818 - the contract's name
 class JudgeUnfit(JudgeDied):
     """The judge's host cannot judge now, for no fault of this job: another host may, or this one later.
 
-    `part`: "disk" (full, or it takes no writes) or "device" (lost).
+    `part`: "disk" (full, it takes no writes, or the cache directory cannot be made) or "device" (lost).
     """
 
     def __init__(self, part: str, reason: str) -> None:
