@@ -21,7 +21,10 @@ from warpsmith.kernels_db.store.tables import AuditRow
 
 @dataclass
 class Entry:
-    """An entry in the making; without an `action` it is of a caller who changes nothing, and is not written."""
+    """An entry in the making; without an `action` it is of a caller who changes nothing, and is not written.
+
+    `answered_before`: the request is a repetition, so no transaction is to write it as a change.
+    """
 
     source: str
     action: str | None = None
@@ -29,6 +32,7 @@ class Entry:
     team: str | None = None
     key_prefix: str | None = None
     key_name: str | None = None
+    answered_before: bool = False
     written: bool = False
 
 
@@ -62,6 +66,17 @@ def note_object(object_id: str) -> None:
         entry.object_id = object_id
 
 
+def note_repetition(object_id: str | None) -> None:
+    """Say that the request changes nothing, as it was answered before; `object_id` is the row of that answer.
+
+    An id that the request noted itself may be of a row that was rolled back.
+    """
+    entry = _current.get()
+    if entry is not None:
+        entry.answered_before = True
+        entry.object_id = object_id or entry.object_id
+
+
 def add_due(session: Session) -> None:
     """Add the caller's entry to the rows that the transaction is to write; what it names must be known by now."""
     entry = _find_due(session)
@@ -83,8 +98,9 @@ def write_due(session: Session) -> Entry | None:
 def _find_due(session: Session) -> Entry | None:
     """Return the caller's entry where it is to be written, and is not among the session's rows."""
     entry = _current.get()
-    due = entry is not None and entry.action is not None and not entry.written and _ADDED not in session.info
-    return entry if due else None
+    if entry is None or entry.action is None or entry.written or entry.answered_before or _ADDED in session.info:
+        return None
+    return entry
 
 
 def write(session: Session, entry: Entry, result: str) -> None:

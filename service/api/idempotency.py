@@ -63,7 +63,10 @@ class Once:
     body_digest: str
 
     def stored(self, session: Session) -> Answer | None:
-        """Find the answer that this POST got before; raises IdempotencyReuse for another body."""
+        """Find the answer that this POST got before; raises IdempotencyReuse for another body.
+
+        The audit log then has the request as unchanged, with the row of that answer.
+        """
         if self.key is None:
             return None
         row = session.get(IdempotencyRow, (self.team, self.key, self.path))
@@ -76,6 +79,7 @@ class Once:
                 expected=f"the body that this key came with first (SHA-256 {row.body_digest[:12]}...), or a new key",
             )
             raise IdempotencyReuse([error])
+        audit.note_repetition(row.response.get("id"))
         return Answer(row.status, row.response, {**row.headers, "Idempotent-Replayed": "true"})
 
     def record(self, session: Session, answer: Answer) -> None:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
+
+Refusal = Literal["403", "404", "409", "429"]
+"""The status of what was understood and not done. A wrong body is no action."""
+
+AuditResult = Literal["done", "unchanged", Refusal]
+"""What became of a request: `unchanged` found it done."""
 
 
 class AuditDocument(BaseModel):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final, get_args
+
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.service.documents.audit import AuditResult, Refusal
 from warpsmith.workers import log
 
-REFUSALS = frozenset({403, 404, 409, 429})
-"""What was understood and not done. A wrong body is no action."""
+REFUSALS: Final[dict[int, AuditResult]] = {int(status): status for status in get_args(Refusal)}
 
 logger = log.get(__name__)
 
@@ -36,13 +38,13 @@ class AuditTrail:
             if message["type"] == "http.response.start" and entry.action is not None:
                 status: int = message["status"]
                 if status in REFUSALS or (status < 400 and not entry.written):
-                    await run_in_threadpool(self._write, entry, str(status) if status in REFUSALS else "unchanged")
+                    await run_in_threadpool(self._write, entry, REFUSALS.get(status, "unchanged"))
             await send(message)
 
         with audit.acting(entry):
             await self.app(scope, receive, note_outcome)
 
-    def _write(self, entry: audit.Entry, result: str) -> None:
+    def _write(self, entry: audit.Entry, result: AuditResult) -> None:
         entry.written = True  # or the transaction would write it as done
         try:
             with self.db.writing() as session:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from warpsmith.kernels_db.store import audit
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import Limit, Word
-from warpsmith.service.documents.audit import AuditDocument
+from warpsmith.service.documents.audit import AuditDocument, AuditResult
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import InvalidInput, document_problems
 from warpsmith.service.views.rows import make_document
@@ -25,7 +25,7 @@ def list_audit(
     key: Annotated[Word | None, Query(description="Only of the API key with this prefix")] = None,
     action: Annotated[Word | None, Query(description="Only this action, such as `cancel_search`")] = None,
     object_id: Annotated[Word | None, Query(alias="object", description="Only what was about this row")] = None,
-    result: Annotated[Word | None, Query(description="Only with this result, such as `done` or `403`")] = None,
+    result: Annotated[AuditResult | None, Query(description="Only with this result")] = None,
     limit: Limit = 50,
     after: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="The `next` of the page before")] = None,
 ) -> Page[AuditDocument]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.documents.audit import AuditResult
 
 
 def audit(
@@ -18,7 +19,7 @@ def audit(
     action: Annotated[str | None, typer.Option(help="Only this action, such as cancel_search.")] = None,
     about: Annotated[str | None, typer.Option("--object", help="Only what was about this row, by its id.")] = None,
     result: Annotated[
-        str | None, typer.Option(help="Only with this result: done, unchanged, 403, 404, 409, 429.")
+        str | None, typer.Option(help=f"Only with this result: {', '.join(get_args(AuditResult))}.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
     url: Url = None,

@@ -29,12 +29,16 @@ from warpsmith.service.client.progress import (
     describe_spend,
     describe_untimed,
 )
+from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.figures import format_dollars, format_duration, format_limits
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument, SearchSummary
 from warpsmith.service.local.named_ops import read_op_file, require_op
 from warpsmith.workers.search.tree import ENDED
 
 ANOTHER_LIMIT = "; another limit: --budget candidates=60,cost=2, no limit: none"
+
+LONGEST = 300
+"""Characters of a reason in the list."""
 
 
 def search(
@@ -193,7 +197,10 @@ def searches(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """List searches, newest first unless they are sorted otherwise."""
+    """List searches, newest first unless they are sorted otherwise.
+
+    A search that is paused or failed has its reason on its line, and one whose target no worker serves says so.
+    """
     filters: dict[str, str | list[str] | None] = {
         "state": state,
         "op": op,
@@ -215,7 +222,8 @@ def searches(
     for item in found:
         best = f"{item.best_score:.2f}x" if item.best_score is not None else "-"
         wait = "no live judge worker for its target" if item.state not in ENDED and item.target in unserved else None
-        about = "  ".join(filter(None, (item.model_name or item.provider, item.name, ", ".join(item.tags), wait)))
+        why = clean_line(item.reason or "", LONGEST) if item.state in ("paused", "failed") else None
+        about = "  ".join(filter(None, (item.model_name or item.provider, item.name, ", ".join(item.tags), wait, why)))
         tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best:7}  {about}")
     if not found and (state or op or target or tag or text or archived):
         say("no search matches")

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends
 from fastapi.testclient import TestClient
 
 from tests.support.api_support import ADD_RELU, BASE_URL, SEARCH, application, problem, seed, served, settings_for
+from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import (
@@ -34,6 +35,8 @@ from warpsmith.kernels_db.store.tables import (
     TryRow,
 )
 from warpsmith.service.api import access, auth, sessions
+from warpsmith.service.api.routes import searches
+from warpsmith.service.api.submission import check_submission
 from warpsmith.service.client.errors import ProblemError
 from warpsmith.service.client.http import Client
 from warpsmith.service.mcp.context import Desk
@@ -398,13 +401,53 @@ def test_what_changes_or_is_refused_is_in_the_audit_log_once(world: World) -> No
         ("theirs", "resume_search", "sr_seed", "403"),
         ("theirs", "resume_search", "sr_seed", "404"),
         ("ours", "pause_search", "sr_seed", "done"),
-        ("ours", "create_search", None, "unchanged"),
+        ("ours", "create_search", created[0], "unchanged"),
         ("ours", "create_search", created[0], "done"),
     ]
     assert {row["source"] for row in page["items"]} == {"testclient"}
     assert page["items"][0]["key_prefix"] == ours.split("_")[1]
     done = client.get("/v1/audit?object=sr_seed&result=done", headers=bearer(admin)).json()["items"]
     assert [row["action"] for row in done] == ["pause_search"]
+
+
+def test_a_request_that_another_with_its_key_overtook_is_logged_with_the_search_that_exists(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = bearer(world.key("ours")) | {"Idempotency-Key": "once"}
+    overtaking: list[str] = []
+
+    def send() -> str:
+        return str(world.client.post("/v1/searches", json=SEARCH, headers=headers).json()["id"])
+
+    def check_late(*asked: Any) -> Any:
+        monkeypatch.setattr(searches, "check_submission", check_submission)
+        overtaking.append(send())
+        return check_submission(*asked)
+
+    monkeypatch.setattr(searches, "check_submission", check_late)
+    assert send() == overtaking[0]
+    log = world.client.get("/v1/audit", headers=bearer(world.key("ours", "admin"))).json()["items"]
+    assert [(row["object_id"], row["result"]) for row in log] == [
+        (overtaking[0], "unchanged"),
+        (overtaking[0], "done"),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1/searches", "/v1/ops"])
+def test_a_request_that_is_sent_again_is_logged_as_unchanged_with_its_row(world: World, path: str) -> None:
+    headers = bearer(world.key("ours")) | {"Idempotency-Key": "once"}
+    body = SEARCH if path == "/v1/searches" else load_op(ADD_RELU).document()
+    first, again = (world.client.post(path, json=body, headers=headers).json()["id"] for _ in range(2))
+    assert first == again
+    log = world.client.get("/v1/audit", headers=bearer(world.key("ours", "admin"))).json()["items"]
+    assert [(row["object_id"], row["result"]) for row in log] == [(first, "unchanged"), (first, "done")]
+
+
+def test_a_result_that_no_entry_has_is_refused(world: World) -> None:
+    answer = world.client.get("/v1/audit?result=200", headers=bearer(world.key("ours", "admin")))
+    (error,) = problem(answer, 422, "invalid-input")["errors"]
+    assert (error["field"], error["found"]) == ("query.result", "200")
+    assert all(result in error["expected"] for result in ("done", "unchanged", "403", "404", "409", "429"))
 
 
 def test_a_change_that_fails_leaves_no_entry_that_says_it_was_done(world: World) -> None:

@@ -25,6 +25,7 @@ from warpsmith.kernels_db.store.tables import AttemptRow
 from warpsmith.service.api.probes import Outcome, Probe
 from warpsmith.service.api.slices import run_sliced
 from warpsmith.service.local.connections import LOOP, ConnectionLimits, make_protocol
+from warpsmith.service.server.serve import LONGEST_HEAD
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LIMITS = ConnectionLimits(head_s=0.5, answer_s=0.5, connections=12, connections_per_peer=8)
@@ -57,6 +58,7 @@ def door(home: Path, limits: ConnectionLimits, **settings: float) -> Iterator[in
                 log_config=None,
                 loop=LOOP,
                 http=make_protocol(limits),
+                h11_max_incomplete_event_size=LONGEST_HEAD,
                 timeout_keep_alive=1,
                 timeout_graceful_shutdown=1,
             )
@@ -108,6 +110,30 @@ def test_a_body_comes_in_time(port: int) -> None:
 def test_a_body_is_within_the_memory_for_bodies(patient_port: int) -> None:
     assert b"too-many-bodies" in post(patient_port, 2 * 2**20, b" " * (2**20 + 1))
     assert b"413" in post(patient_port, 2**30, b"").partition(b"\r\n")[0]
+
+
+def head_of(length: int) -> bytes:
+    """A head of this many bytes."""
+    begun, ended = HEAD + b"Connection: close\r\nX-Long: ", b"\r\n\r\n"
+    return begun + b"a" * (length - len(begun) - len(ended)) + ended
+
+
+@pytest.mark.parametrize("cut", [LONGEST_HEAD, LONGEST_HEAD - 1, 1000])
+def test_a_head_within_the_limit_passes_however_it_comes(patient_port: int, cut: int) -> None:
+    head = head_of(LONGEST_HEAD)
+    with connect(patient_port) as connection:
+        connection.sendall(head[:cut])
+        connection.sendall(head[cut:])
+        assert everything(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_longer_head_without_its_end_is_refused_by_the_http_server(patient_port: int) -> None:
+    with connect(patient_port) as connection:
+        # It is refused once all of it is read: no reset loses the answer.
+        connection.sendall(head_of(LONGEST_HEAD + 5)[: LONGEST_HEAD + 1])
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"\r\ncontent-type: text/plain; charset=utf-8\r\n" in answer.lower()
 
 
 def test_a_peer_has_a_share_of_the_connections(patient_port: int) -> None:

@@ -31,3 +31,5 @@ def test_the_audit_log_shows_commands_and_requests(
         ]
         assert "cancel_search" in said("audit", "--object", "sr_seed")[1]
         assert "cancel_search" not in said("audit", "--action", "keys create")[1]
+        code, _, err = said("audit", "--result", "zebra")
+        assert (code, "result: found \"zebra\", expected 'done', 'unchanged', " in err) == (2, True), err

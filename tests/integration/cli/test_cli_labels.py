@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.api_support import application, command_line, seed, settings_for
+from warpsmith.kernels_db.store.tables import SearchRow
 
 
 @pytest.fixture
@@ -49,3 +50,23 @@ def test_a_search_is_archived_and_deleted_once_it_has_ended(said: Any) -> None:
     assert said("delete", "sr_seed", "--yes")[:2] == (0, "search sr_seed is deleted, with 3 nodes; kept: kn_0\n")
     assert said("tree", "sr_seed")[0] == 1
     assert said("kernels")[0] == 0
+
+
+def test_a_search_that_is_paused_or_failed_has_its_reason_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(settings_for(tmp_path))
+    seed(app.state.service.db)
+    with command_line(app, capsys, monkeypatch) as said:
+        said("pause", "sr_seed")
+        assert said("searches")[1].endswith("  no live judge worker for its target  on request\n")
+        with app.state.service.db.writing() as session:
+            row = session.get_one(SearchRow, "sr_seed")
+            row.state, row.reason = "failed", "the op was not admitted:\n\x1b[2J" + "x" * 999
+        failed = said("searches")[1]
+        assert "  the op was not admitted: [2Jxxx" in failed
+        assert failed.endswith("xxx...\n")
+        assert failed.count("\n") == 1
+        with app.state.service.db.writing() as session:
+            session.get_one(SearchRow, "sr_seed").state = "running"
+        assert "not admitted" not in said("searches")[1]

@@ -175,11 +175,20 @@ def test_without_a_service_every_command_says_how_to_get_one(command: str, said:
     assert "warpsmith up" in err
 
 
-def test_a_setting_that_is_wrong_is_named(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_LEASE_S", "-1")
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("WARPSMITH_LEASE_S", "-1", "more than 0"),
+        ("WARPSMITH_OTLP_ENDPOINT", "zebra", "the address of a collector, such as http://collector:4318"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(
+    said: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, expected: str
+) -> None:
+    monkeypatch.setenv(variable, value)
     code, _, err = said("db", "upgrade")
     assert code == 2
-    assert "WARPSMITH_LEASE_S: found '-1', expected more than 0" in err
+    assert f"{variable}: found '{value}', expected {expected}" in err
 
 
 def test_the_database_is_upgraded_once(said: Any) -> None:
