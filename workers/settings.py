@@ -241,7 +241,7 @@ class Settings(BaseSettings):
     @classmethod
     def _base_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
-            raise ValueError("the address of a collector, such as http://collector:4318")
+            raise ValueError("expected the address of a collector, such as http://collector:4318")
         return value.rstrip("/") if value else None
 
     @field_validator("model_endpoints", mode="after")
