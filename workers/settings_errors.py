@@ -30,12 +30,9 @@ def describe(error: ValueError) -> str | None:
         )
     if isinstance(error, UnicodeDecodeError):
         return f"{ENV_FILE}: found bytes that are no UTF-8, expected text" if _is_env_file(error.object) else None
-    found = _NO_JSON.match(str(error))  # pydantic-settings' own error, which says nothing else
-    return (
-        None
-        if found is None
-        else f"WARPSMITH_{found[1].upper()}: found no JSON, expected JSON, as the guide's table of settings shows it"
-    )
+    if (broken := _NO_JSON.match(str(error))) is None:  # pydantic-settings' own error says nothing else
+        return None
+    return f"WARPSMITH_{broken[1].upper()}: found no JSON, expected JSON, as the guide's table of settings shows it"
 
 
 @contextmanager
@@ -51,13 +48,13 @@ def told() -> Iterator[None]:
 
 
 def _line(location: tuple[int | str, ...], found: object, expected: str) -> str:
-    path = ".".join(map(str, location))
-    if not path:  # of several settings together: the message names them
+    if not location:  # of several settings together: the message names them
         return expected
-    shown = f"a {type(found).__name__}" if path.partition(".")[0] in _UNTOLD else repr(found)
+    name, *inside = map(str, location)
+    shown = f"a {type(found).__name__}" if name in _UNTOLD else repr(found)
     whole = expected.startswith(("found ", "the "))  # the words of a check of our own
     said = expected if whole else f"found {shown}, expected {expected.removeprefix('expected ')}"
-    return f"WARPSMITH_{path.upper()}: {said}"
+    return f"{'.'.join([f'WARPSMITH_{name.upper()}', *inside])}: {said}"
 
 
 def _is_env_file(content: bytes) -> bool:

@@ -21,6 +21,11 @@ WRONG = [
     ("QUEUE_TYPE", "quorum", "queue_type: found quorum with a broker redis+socket://, expected classic"),
     ("MODEL_KEYS", "zebra", "WARPSMITH_MODEL_KEYS: found no JSON, expected JSON"),
     ("MODEL_KEYS", '["sk-s3cret"]', "WARPSMITH_MODEL_KEYS: found a list, expected a mapping"),
+    (
+        "MODEL_CONCURRENCY_BY_ENDPOINT",
+        '{"http://h/v1": 0}',
+        "WARPSMITH_MODEL_CONCURRENCY_BY_ENDPOINT.http://h/v1: found 0, expected at least 1",
+    ),
     ("ALLOWED_HOSTS", "a b", "WARPSMITH_ALLOWED_HOSTS: found no JSON, expected JSON"),
     ("DATABASE_URL", "s3cret", "WARPSMITH_DATABASE_URL: found no such address, expected sqlite:// or postgresql://"),
     ("DATABASE_URL", "postgresql//u:s3cret@h/d", "WARPSMITH_DATABASE_URL: found no such address, expected sqlite://"),
