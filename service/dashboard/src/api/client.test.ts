@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { answer, answerOrNull, api, onLoginRequired, setCsrfToken } from "./client";
+import { answer, answerOrNull, api, onLoginRequired, renewCsrfToken, setCsrfToken } from "./client";
 import { ProblemError } from "./problem";
 
 function serve(status: number, body: unknown, type = "application/problem+json") {
@@ -64,6 +64,26 @@ describe("the client", () => {
     await failure(list());
     forget();
     expect(tell).toHaveBeenCalledOnce();
+  });
+
+  it("says that a session ended until another begins, not where it was signed out", async () => {
+    serve(401, { title: "An API key is required", status: 401, detail: "none" });
+    const told: boolean[] = [];
+    const forget = onLoginRequired((ended) => told.push(ended));
+    await failure(list());
+    setCsrfToken("first");
+    await failure(list());
+    setCsrfToken(null);
+    await failure(list());
+    setCsrfToken("second");
+    setCsrfToken(null);
+    await failure(list());
+    setCsrfToken("third");
+    renewCsrfToken(null);
+    forget();
+    setCsrfToken("fourth");
+    setCsrfToken(null);
+    expect(told).toEqual([false, true, true, false, true]);
   });
 
   it("sends the session's token with changes, and with nothing else", async () => {

@@ -4,12 +4,17 @@ import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
 
-const listeners = new Set<() => void>();
+const listeners = new Set<(ended: boolean) => void>();
 
-/** Calls `tell` when the service asks for a login. */
-export function onLoginRequired(tell: () => void): () => void {
+/** Calls `tell` when the service asks for a login, with whether a session ended, rather than none was begun. */
+export function onLoginRequired(tell: (ended: boolean) => void): () => void {
   listeners.add(tell);
   return () => listeners.delete(tell);
+}
+
+function requireLogin(): void {
+  if (token !== null) ended = true;
+  for (const tell of listeners) tell(ended);
 }
 
 const watchers = new Set<(reached: boolean) => void>();
@@ -35,7 +40,7 @@ const problems: Middleware = {
     for (const tell of watchers) tell(!AWAY.has(response.status));
     if (response.ok) return;
     const problem = await ProblemError.from(response);
-    if (response.status === 401 && !request.url.endsWith("/session")) for (const tell of listeners) tell();
+    if (response.status === 401 && !request.url.endsWith("/session")) requireLogin();
     throw problem;
   },
   onError({ error }) {
@@ -80,10 +85,19 @@ export function idempotencyKey(): string {
 }
 
 let token: string | null = null;
+// Of many requests that are refused, later ones find no token any more: it still is the end of a session.
+let ended = false;
 
 /** What a session's changes carry; the service tells it with the session. */
 export function setCsrfToken(value: string | null): void {
   token = value;
+  if (value !== null) ended = false;
+}
+
+/** Keeps the token that the service tells now; where it knows the session no more, the login comes first. */
+export function renewCsrfToken(value: string | null): void {
+  if (token !== null && value === null) requireLogin();
+  setCsrfToken(value);
 }
 
 function csrfToken(): string | null {

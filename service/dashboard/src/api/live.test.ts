@@ -45,14 +45,16 @@ function event(id: number, type: EventDocument["type"], nodeId: string | null = 
 function start() {
   const states: LiveState[] = [];
   const ids: number[] = [];
+  const onRefused = vi.fn();
   const stream = follow({
     searchId: "sr_1",
     after: 0,
     onEvent: (one) => ids.push(one.id),
     onState: (state) => states.push(state),
+    onRefused,
     open: (url) => new FakeSource(url),
   });
-  return { states, ids, stream };
+  return { states, ids, stream, onRefused };
 }
 
 const latest = () => FakeSource.opened.at(-1) as FakeSource;
@@ -107,6 +109,15 @@ describe("follow", () => {
     expect(FakeSource.opened).toHaveLength(2);
     vi.advanceTimersByTime(1);
     expect(FakeSource.opened).toHaveLength(3);
+  });
+
+  it("tells that the service refused, not that a connection dropped", () => {
+    const { onRefused } = start();
+    latest().open();
+    latest().fail(0);
+    expect(onRefused).not.toHaveBeenCalled();
+    latest().fail(2);
+    expect(onRefused).toHaveBeenCalledOnce();
   });
 
   it("opens nothing more once closed", () => {

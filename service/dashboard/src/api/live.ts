@@ -4,6 +4,7 @@ import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import type { Schemas } from "./client";
 import { keys } from "./queries";
+import { SESSION } from "./session";
 
 export type LiveState = "connecting" | "live" | "reconnecting" | "ended";
 export type EventDocument = Schemas["EventDocument"];
@@ -65,6 +66,8 @@ interface StreamOptions {
   after: number;
   onEvent: (event: EventDocument) => void;
   onState: (state: LiveState) => void;
+  /** The service answered with an error; the browser does not say which. */
+  onRefused: () => void;
   open?: (url: string) => Source;
 }
 
@@ -78,6 +81,7 @@ export function follow({
   after,
   onEvent,
   onState,
+  onRefused,
   open = (url) => new EventSource(url) as Source,
 }: StreamOptions): {
   close: () => void;
@@ -105,6 +109,7 @@ export function follow({
       if (done) return;
       onState("reconnecting");
       if (mine.readyState !== CLOSED) return;
+      onRefused();
       timer = setTimeout(connect, wait);
       wait = Math.min(wait * 2, LONGEST_WAIT_MS);
     });
@@ -221,6 +226,8 @@ export function useLive(
         if (LAST.has(event.type)) void freshener.finish();
       },
       onState: setState,
+      // It may be a 401, which only a request can tell.
+      onRefused: () => void client.invalidateQueries({ queryKey: SESSION }),
     });
     return () => {
       stream.close();

@@ -1,8 +1,9 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { Suspense, useCallback, useEffect } from "react";
 import { Link, Outlet, ScrollRestoration, useLocation, useNavigate, useNavigation } from "react-router";
 import { onLoginRequired } from "../api/client";
 import { useHealth } from "../api/queries";
-import { useSession, useSignOut } from "../api/session";
+import { SESSION, useSession, useSignOut } from "../api/session";
 import { Button, Skeleton, Time, Untrusted, useToast } from "../design";
 import styles from "./Shell.module.css";
 import { ThemeSwitch } from "./ThemeSwitch";
@@ -94,15 +95,17 @@ function isWithin(pathname: string, to: string): boolean {
 /** Where keys are in force and nobody is signed in, the login page comes first, and this one after it. */
 function useLoginRedirect(): void {
   const navigate = useNavigate();
+  const client = useQueryClient();
   useSession();
   useEffect(
     () =>
-      onLoginRequired(() => {
+      onLoginRequired((ended) => {
+        if (ended) void client.invalidateQueries({ queryKey: SESSION });
         if (location.pathname === "/login") return;
         const next = encodeURIComponent(location.pathname + location.search);
-        void navigate(`/login?next=${next}`, { replace: true });
+        void navigate(`/login?next=${next}`, { replace: true, state: { ended } });
       }),
-    [navigate],
+    [navigate, client],
   );
 }
 

@@ -16,6 +16,7 @@ import {
   highlightSpecialChars,
   keymap,
   lineNumbers,
+  showPanel,
 } from "@codemirror/view";
 import type { EditorDiagnostic } from "../Editor";
 import { escapeOf, INVISIBLE, isInvisible } from "../escapes";
@@ -59,6 +60,10 @@ const THEME = EditorView.theme({
     borderColor: "var(--border)",
     fontFamily: "var(--sans)",
   },
+  // A panel that is hidden leaves no line behind.
+  ".cm-panels-bottom": { borderTop: "none" },
+  ".cm-panels-bottom > .cm-panel": { borderTop: "1px solid var(--border)" },
+  ".cm-leave": { padding: "var(--s1) var(--s2)", fontSize: "var(--t1)", color: "var(--text-2)" },
   ".cm-textfield, .cm-button": {
     backgroundColor: "var(--surface)",
     backgroundImage: "none",
@@ -76,6 +81,25 @@ const THEME = EditorView.theme({
 
 /** The characters that the page shows as escapes, as CodeMirror looks for them. */
 const SPECIAL = new RegExp(INVISIBLE.source, "gu");
+
+/** Says how the keyboard leaves an editor in which Tab indents: in view while it has the focus, and as its description. */
+const leaveHint = [
+  showPanel.of(() => {
+    const dom = document.createElement("div");
+    // An id counts within the editor's own shadow root.
+    dom.id = "leave";
+    dom.className = "cm-leave";
+    dom.textContent = "Tab indents; Escape, then Tab leaves the editor";
+    dom.hidden = true;
+    return {
+      dom,
+      update: ({ view }) => {
+        dom.hidden = !view.hasFocus;
+      },
+    };
+  }),
+  EditorView.contentAttributes.of({ "aria-describedby": "leave" }),
+];
 
 interface MountOptions {
   value: string;
@@ -123,6 +147,8 @@ export async function mountEditor(root: ShadowRoot, options: MountOptions): Prom
           indentWithTab,
         ]),
         EditorState.readOnly.of(options.readOnly),
+        // Where nothing can be typed, Tab leaves.
+        options.readOnly ? [] : leaveHint,
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": options.label }),
         EditorView.updateListener.of((update) => {

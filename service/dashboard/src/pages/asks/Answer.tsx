@@ -18,7 +18,7 @@ import {
 } from "../../design";
 import styles from "./Asks.module.css";
 import { dropDraft, readDraft, readName, writeDraft, writeName } from "./draft";
-import { complaintAbout, kindOf, replyOf } from "./kinds";
+import { complaintAbout, isUsable, kindOf, replyOf } from "./kinds";
 import { Upload } from "./Upload";
 
 /** The answer that was given, or the form that gives one. */
@@ -139,7 +139,8 @@ function Closed({ ask, problem, draft }: { ask: AskDocument; problem: ProblemErr
       )}
       {by !== null && by !== undefined ? (
         <p>
-          <Untrusted text={by} /> answered <Time at={at} />. That answer counts.
+          <Untrusted text={by} /> answered <Time at={at} />.{" "}
+          {ask.state === "withdrawn" ? DROPPED : isUsable(ask) && "That answer counts."}
         </p>
       ) : (
         <p>{WHY[ask.state] ?? "This ask takes no answer any more."}</p>
@@ -155,6 +156,9 @@ function Closed({ ask, problem, draft }: { ask: AskDocument; problem: ProblemErr
     </Card>
   );
 }
+
+// An answer is withdrawn where the search paused because none of the latest could be read.
+const DROPPED = "It is not used: none of the latest answers could be read, and the request starts over.";
 
 const WHY: Readonly<Record<string, string>> = {
   expired: "No answer came in time. Nothing is lost: the same request was asked again.",

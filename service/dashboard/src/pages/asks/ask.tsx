@@ -11,6 +11,7 @@ import styles from "./Asks.module.css";
 import { kindOf } from "./kinds";
 import { Outcome } from "./Outcome";
 import { Prompt } from "./Prompt";
+import { isOver } from "./states";
 
 /** The page of one ask: its prompt, the answer, and what becomes of it. */
 export default function AskPage() {
@@ -52,14 +53,11 @@ export default function AskPage() {
   );
 }
 
-const SETTLED = new Set(["verified", "failed", "closed", "banned"]);
-
 /** Reads the ask again whenever something happens to its node, so that the verdict comes by itself. */
 function useFollow(ask: AskDocument | undefined): void {
   const client = useQueryClient();
   const since = useRef(Date.now() / 1000);
-  const over =
-    ask && (ask.state === "withdrawn" || (ask.state === "answered" && SETTLED.has(ask.node.state)));
+  const over = ask && isOver(ask);
   useLive(ask?.search_id ?? "", over, (event) => {
     // The stream begins with the search's first event; what was before the page is in it.
     if (!ask || event.created_at < since.current - 10) return;

@@ -1,6 +1,8 @@
 import { beforeEach, expect, test } from "vitest";
+import type { AskDocument } from "../../api/queries";
 import { dropDraft, readDraft, writeDraft } from "./draft";
 import { complaintAbout, kindOf, replyOf } from "./kinds";
+import { isOver } from "./states";
 
 beforeEach(() => localStorage.clear());
 
@@ -52,3 +54,19 @@ test("a list of ideas that cannot be read is complained of before it is sent", (
   expect(complaintAbout("ideate", "{}")).toMatch(/no list/);
   expect(complaintAbout("code", "[{")).toBeNull();
 });
+
+test.each([
+  ["ideate", "answered", "pending", "verified", false],
+  ["ideate", "answered", "waiting", "verified", false],
+  ["ideate", "answered", "succeeded", "verified", true],
+  ["ideate", "withdrawn", "pending", "verified", true],
+  ["ideate", "open", "waiting", "verified", false],
+  ["code", "answered", "succeeded", "coded", false],
+  ["code", "answered", "succeeded", "verified", true],
+])(
+  "an ask of kind %s that is %s, its step %s and its node %s, is over: %s",
+  (kind, state, step, node, over) => {
+    const ask = { kind, state, step: { state: step }, node: { state: node } };
+    expect(isOver(ask as unknown as AskDocument)).toBe(over);
+  },
+);

@@ -1,3 +1,4 @@
+import type { AskDocument } from "../../api/queries";
 import type { EditorProps } from "../../design";
 
 interface Kind {
@@ -29,6 +30,17 @@ const KINDS: Readonly<Record<string, Kind>> = {
 
 export function kindOf(kind: string): Kind {
   return KINDS[kind] ?? OTHER;
+}
+
+/** Kinds whose answers make nodes below the ask's own, rather than the code of that one. */
+export const PLANS: ReadonlySet<string> = new Set(["ideate", "reflect"]);
+
+/**
+ * Whether the search can use the answer, as far as the service says so: it reads ideas as the step does, so this is
+ * known at once, and stays so when a later answer is used.
+ */
+export function isUsable({ ideas }: AskDocument): boolean {
+  return !ideas || ideas.taken.length > 0;
 }
 
 const FENCE = /^ {0,3}(```|~~~)/m;

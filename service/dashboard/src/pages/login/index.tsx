@@ -1,5 +1,5 @@
 import { type FormEvent, useState } from "react";
-import { useNavigate, useSearchParams } from "react-router";
+import { useLocation, useNavigate, useSearchParams } from "react-router";
 import { useSession, useSignIn } from "../../api/session";
 import { Loading, Page } from "../../app/Page";
 import { Button, ButtonLink, Card, EmptyState, ErrorNotice, Field, TextInput } from "../../design";
@@ -11,6 +11,7 @@ export default function LoginPage() {
   const signIn = useSignIn();
   const navigate = useNavigate();
   const [params] = useSearchParams();
+  const { state } = useLocation() as { state: { ended?: boolean } | null };
   const [key, setKey] = useState("");
   function onSubmit(event: FormEvent) {
     event.preventDefault();
@@ -25,6 +26,11 @@ export default function LoginPage() {
           keys_required ? (
             <div className={styles.narrow}>
               <Card>
+                {state?.ended && (
+                  <p role="status">
+                    The session has ended: its key was revoked or it expired. Sign in again.
+                  </p>
+                )}
                 <form onSubmit={onSubmit} className={styles.form}>
                   <Field
                     label="API key"
