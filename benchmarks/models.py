@@ -264,9 +264,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, on a GPU")
     parser.add_argument("--compile", action="store_true", help="measure seconds to the first call, in own processes")
-    for caches in ("empty", "warm"):
-        of = f"with --compile: processes with {caches} caches, in turns; default: %(default)s"
-        parser.add_argument(f"--{caches}", metavar="N", type=int, default=1, help=of)
+    of = "with --compile: processes with {} caches, in turns; default: %(default)s"
+    parser.add_argument("--empty", metavar="N", type=int, default=1, help=of.format("empty"))
+    parser.add_argument("--warm", metavar="N", type=int, default=1, help=of.format("warm"))
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
