@@ -1,8 +1,8 @@
 """Server-sent events of a search: the rows of the events table, in order, after a given id.
 
 A stream is a loop of short read transactions in worker threads; between them it holds no connection and no thread. It
-ends once the search has ended and its last event is out, or after `stream_life_s`; a client resumes with the id of the
-last event that it saw.
+ends once the search has ended and its last event is out, when the key that opened it is revoked, or after
+`stream_life_s`; a client resumes with the id of the last event that it saw.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import EventRow, SearchRow
+from warpsmith.kernels_db.store.tables import ApiKeyRow, EventRow, SearchRow
 from warpsmith.service.documents.problems import TooManyStreams
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.service.views.searches import make_event_document
@@ -35,12 +35,17 @@ class Batch:
     ended: bool
 
 
-def read_batch(db: Database, search_id: str, after: int, limit: int = BATCH) -> Batch | None:
-    """Read the events after id `after`, oldest first; None for an unknown search.
+def read_batch(
+    db: Database, search_id: str, after: int, limit: int = BATCH, key_prefix: str | None = None
+) -> Batch | None:
+    """Read the events after id `after`, oldest first; None for an unknown search, and for a key that is revoked.
 
     State and events are read in one transaction, so a search seen as ended has all its events visible.
     """
     with db.reading() as session:
+        key = None if key_prefix is None else session.get(ApiKeyRow, key_prefix)
+        if key is not None and key.revoked_at is not None:
+            return None
         state = session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
             return None
@@ -70,8 +75,8 @@ class Streams:
                 headers={"Retry-After": "5"},
             )
 
-    async def events(self, search_id: str, after: int) -> AsyncIterator[bytes]:
-        """Yield the stream's bytes."""
+    async def events(self, search_id: str, after: int, key_prefix: str | None = None) -> AsyncIterator[bytes]:
+        """Yield the stream's bytes, until the key of who asked is revoked: only its start goes through the door."""
         settings = self._settings
         self._open += 1
         try:
@@ -79,7 +84,7 @@ class Streams:
             # Says how soon to come back, and tells a client behind a buffering proxy that the stream is open.
             yield format_sse_event(retry=2000)
             while time.monotonic() - started < settings.stream_life_s:
-                batch = await run_in_threadpool(read_batch, self._db, search_id, after)
+                batch = await run_in_threadpool(read_batch, self._db, search_id, after, BATCH, key_prefix)
                 if batch is None:
                     return
                 for row in batch.events:

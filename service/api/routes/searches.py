@@ -263,6 +263,7 @@ def get_story(search_id: str, service: ServiceDependency) -> StoryDocument:
 async def get_events(
     search_id: str,
     service: ServiceDependency,
+    asker: Asker,
     *,
     form: Annotated[
         str,
@@ -286,7 +287,8 @@ async def get_events(
 ) -> Response:
     """Get the events of a search, in order.
 
-    The stream ends after the event that ends the search; Last-Event-ID resumes a dropped one."""
+    The stream ends after the event that ends the search, and when its key is revoked; Last-Event-ID resumes a dropped
+    one."""
     start = last_event_id or after
     batch = (
         await run_in_threadpool(read_batch, service.db, search_id, start, limit) if service.is_id(search_id) else None
@@ -299,7 +301,7 @@ async def get_events(
         return Response(EventPage(items=items, next_after=following).model_dump_json(), media_type="application/json")
     service.streams.check()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(service.streams.events(search_id, start), headers=headers)
+    return EventSourceResponse(service.streams.events(search_id, start, asker.prefix), headers=headers)
 
 
 @router.get(

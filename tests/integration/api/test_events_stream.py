@@ -17,6 +17,7 @@ from httpx_sse import EventSource
 from tests.services import migrate
 from tests.support.api_support import add_events, problem, seed, served, settings_for
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api import auth
 from warpsmith.service.server.app import create_app
 
 WAIT_S = 60.0
@@ -102,6 +103,25 @@ def test_a_stream_has_a_life(tmp_path: Path) -> None:
     seed(app.state.service.db)
     with served(app) as url:
         assert [event["type"] for event in Api(url, app.state.service.db).events()][-1] == "round.started"
+
+
+def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
+    app = create_app(settings_for(tmp_path, auth="always", stream_poll_s=0.05, log_level="WARNING"))
+    db: Database = app.state.service.db
+    migrate(db)
+    seed(db)
+    key, other = (auth.create_key(db, name) for name in ("laptop", "other"))
+    with served(app) as url:
+        path, header = f"{url}/v1/searches/sr_seed/events", {"Authorization": f"Bearer {key}"}
+        with httpx.stream("GET", path, headers=header, timeout=WAIT_S) as response:
+            stream = parsed(response)
+            assert [next(stream)["type"] for _ in range(3)][-1] == "round.started"
+            auth.revoke_key(db, other)
+            add_events(db, "sr_seed", "node.judged")
+            assert next(stream)["type"] == "node.judged", "another's key ends nothing"
+            auth.revoke_key(db, key)
+            add_events(db, "sr_seed", "kernel.kept")
+            assert list(stream) == []
 
 
 def test_streams_are_counted_and_given_back(api: Api) -> None:
