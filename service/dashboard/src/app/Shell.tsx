@@ -6,7 +6,7 @@ import { useSession, useSignOut } from "../api/session";
 import { Button, Skeleton, Time, Untrusted, useToast } from "../design";
 import styles from "./Shell.module.css";
 import { ThemeSwitch } from "./ThemeSwitch";
-import { useServiceDown } from "./useService";
+import { DownSince, useServiceDown } from "./useService";
 
 const NAV = [
   { to: "/", label: "Searches" },
@@ -20,6 +20,10 @@ const NAV = [
 export function Shell() {
   const { pathname } = useLocation();
   const navigation = useNavigation();
+  const toast = useToast();
+  const since = useServiceDown(
+    useCallback(() => toast("The service is back; everything is read anew"), [toast]),
+  );
   useLoginRedirect();
   return (
     <div className={styles.shell}>
@@ -50,16 +54,18 @@ export function Shell() {
           </div>
         </div>
       </header>
-      <ServiceDown />
+      <ServiceDown since={since} />
       <main
         id="main"
         tabIndex={-1}
         className={styles.main}
         aria-busy={navigation.state === "loading" || undefined}
       >
-        <Suspense fallback={<Skeleton lines={6} />}>
-          <Outlet />
-        </Suspense>
+        <DownSince value={since}>
+          <Suspense fallback={<Skeleton lines={6} />}>
+            <Outlet />
+          </Suspense>
+        </DownSince>
       </main>
       <Footer />
       <ScrollRestoration />
@@ -67,12 +73,8 @@ export function Shell() {
   );
 }
 
-/** Says that the service is away, for how long, and when it is back. */
-function ServiceDown() {
-  const toast = useToast();
-  const since = useServiceDown(
-    useCallback(() => toast("The service is back; everything is read anew"), [toast]),
-  );
+/** Says that the service is away, and since when. */
+function ServiceDown({ since }: { since: number | null }) {
   return (
     <div role="status">
       {since !== null && (
