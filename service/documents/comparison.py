@@ -50,7 +50,9 @@ class Fact(BaseModel):
 
     name: str = Field(description="Such as `policy.beam`, `budget.candidates`, `op revision`, `device`")
     values: list[str | None] = Field(description="As text; null where there is none")
-    differs: bool
+    differs: bool = Field(
+        description="Whether two searches are known to differ; a machine that is not known yet differs from none"
+    )
 
 
 class ComparisonDocument(BaseModel):

@@ -82,11 +82,14 @@ def _list_facts(session: Session, rows: Sequence[SearchRow], machines: Sequence[
         }
         for row, machine in zip(rows, machines, strict=True)
     ]
+    measured = {name for machine in machines for name in machine}
     facts = []
     for name in dict.fromkeys(name for column in columns for name in column):
         values = [_write(column.get(name)) for column in columns]
+        # A setting that is absent is another setting; a machine that is absent is not known, and differs from none.
+        told = [value for value in values if value is not None or name not in measured]
         if any(value is not None for value in values):
-            facts.append(Fact(name=name, values=values, differs=len(set(values)) > 1))
+            facts.append(Fact(name=name, values=values, differs=len(set(told)) > 1))
     return sorted(facts, key=lambda fact: not fact.differs)
 
 

@@ -276,6 +276,24 @@ def test_a_pool_is_uploaded_from_the_form(chromium: Browser, house: House, tmp_p
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_form_that_quotes_a_long_word_stays_in_the_window(
+    chromium: Browser, house: House, size: tuple[int, int]
+) -> None:
+    word = 100 * "a"
+    with visiting(chromium, house.url, size) as visit:
+        page = visit.open("/searches/new")
+        page.get_by_label("A spec's file").set_input_files(house.spec)
+        expect(page.get_by_text("The spec is valid.")).to_be_visible()
+        tags, tokens = page.get_by_label("Tags", exact=True), page.get_by_label("Tokens", exact=True)
+        for field, quotes in ((tags, "tags[0]"), (tokens, "expected a whole number")):
+            field.fill(word)
+            expect(page.get_by_text(quotes).first).to_be_visible()
+            expect(field).to_have_attribute("aria-invalid", "true")
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"the page is {wide} pixels wider than the window"
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.nightly
 def test_no_page_keeps_anybody_out(chromium: Browser, house: House, size: tuple[int, int]) -> None:
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")

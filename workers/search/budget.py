@@ -64,7 +64,7 @@ def sweep_seconds_left(budget: Budget, spent: float) -> float | None:
 def _positive(name: str, found: object) -> int | float:
     count = name in COUNTS
     most = LARGEST_COUNT if count else LARGEST_AMOUNT
-    expected = f"a whole number from 1 to {most}" if count else f"a number above 0 and at most {most:g}"
+    expected = f"a whole number from 1 to {most}" if count else f"a number above 0 and at most {most:.0f}"
     if isinstance(found, bool) or not isinstance(found, int | float) or (count and not isinstance(found, int)):
         raise SpecError(f"budget.{name}", found, expected)
     if not (math.isfinite(found) and 0 < found <= most):

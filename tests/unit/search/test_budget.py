@@ -48,7 +48,9 @@ def test_what_is_not_a_positive_number_is_refused(limit: str, found: object) -> 
 
 @pytest.mark.parametrize("found", [float("inf"), float("nan"), [1], 1e300])
 def test_what_is_no_amount_is_refused(found: object) -> None:
-    with pytest.raises(SpecError, match=r"^budget\.cost_usd: found .*, expected a number above 0 and at most 1e\+09"):
+    with pytest.raises(
+        SpecError, match=r"^budget\.cost_usd: found .*, expected a number above 0 and at most 1000000000$"
+    ):
         parse_budget({"cost_usd": found})
 
 

@@ -54,7 +54,11 @@ describe("the client", () => {
 
   it("says that the service does not answer", async () => {
     vi.stubGlobal("fetch", () => Promise.reject(new TypeError("Failed to fetch")));
-    expect(await failure(list())).toMatchObject({ status: 0, title: "The service does not answer" });
+    expect(await failure(list())).toMatchObject({
+      status: 0,
+      title: "The service does not answer",
+      detail: expect.stringContaining("cannot tell whether workers go on"),
+    });
   });
 
   it("tells those who wait for it that a login is required", async () => {

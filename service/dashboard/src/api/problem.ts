@@ -40,7 +40,7 @@ export class ProblemError extends Error {
       0,
       "urn:warpsmith:dashboard:unreachable",
       "The service does not answer",
-      "The page could not reach the service. Searches go on without the page; try again in a moment.",
+      "The page could not reach the service, and cannot tell whether workers go on. Try again in a moment.",
     );
     problem.cause = cause;
     return problem;

@@ -7,7 +7,7 @@ import { SESSION, useSession, useSignOut } from "../api/session";
 import { Button, Skeleton, Time, Untrusted, useToast } from "../design";
 import styles from "./Shell.module.css";
 import { ThemeSwitch } from "./ThemeSwitch";
-import { useServiceDown } from "./useService";
+import { DownSince, useServiceDown } from "./useService";
 
 const NAV = [
   { to: "/", label: "Searches" },
@@ -21,6 +21,10 @@ const NAV = [
 export function Shell() {
   const { pathname } = useLocation();
   const navigation = useNavigation();
+  const toast = useToast();
+  const since = useServiceDown(
+    useCallback(() => toast("The service is back; everything is read anew"), [toast]),
+  );
   useLoginRedirect();
   return (
     <div className={styles.shell}>
@@ -51,16 +55,18 @@ export function Shell() {
           </div>
         </div>
       </header>
-      <ServiceDown />
+      <ServiceDown since={since} />
       <main
         id="main"
         tabIndex={-1}
         className={styles.main}
         aria-busy={navigation.state === "loading" || undefined}
       >
-        <Suspense fallback={<Skeleton lines={6} />}>
-          <Outlet />
-        </Suspense>
+        <DownSince value={since}>
+          <Suspense fallback={<Skeleton lines={6} />}>
+            <Outlet />
+          </Suspense>
+        </DownSince>
       </main>
       <Footer />
       <ScrollRestoration />
@@ -68,12 +74,8 @@ export function Shell() {
   );
 }
 
-/** Says that the service is away, for how long, and when it is back. */
-function ServiceDown() {
-  const toast = useToast();
-  const since = useServiceDown(
-    useCallback(() => toast("The service is back; everything is read anew"), [toast]),
-  );
+/** Says that the service is away, and since when. */
+function ServiceDown({ since }: { since: number | null }) {
   return (
     <div role="status">
       {since !== null && (

@@ -215,13 +215,13 @@ function Facts({ found }: { found: ComparisonDocument }) {
         <div className={styles.tools}>
           <h2>What differed</h2>
           <Checkbox
-            label={`Also the ${found.facts.filter(({ differs }) => !differs).length} that were the same`}
+            label={`Also the ${found.facts.filter(({ differs }) => !differs).length} not known to differ`}
             checked={all}
             onChange={(event) => setAll(event.currentTarget.checked)}
           />
         </div>
         {shown.length === 0 ? (
-          <p>No setting, device or version differed.</p>
+          <p>No setting, device or version is known to differ.</p>
         ) : (
           // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
           <section aria-label="What differed" className={styles.scroll} tabIndex={0}>

@@ -27,6 +27,20 @@ export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
 /** Device seconds that tries may hold where a budget does not say: `TRY_SECONDS` of workers/search/budget.py. */
 export const TRY_SECONDS = 300;
 
+const WHOLE: ReadonlySet<string> = new Set<LimitName>(["candidates", "model_calls", "tokens"]);
+/** `LARGEST_COUNT` and `LARGEST_AMOUNT` of workers/search/budget.py. */
+const LARGEST_COUNT = 1e12;
+const LARGEST_AMOUNT = 1e9;
+
+/** Why the service would refuse a limit as it is typed, in the unit of its field, which is `scale` of the service's. */
+export function limitProblem(name: string, typed: string, scale = 1): string | null {
+  const value = Number(typed);
+  const whole = WHOLE.has(name);
+  const most = Math.floor((whole ? LARGEST_COUNT : LARGEST_AMOUNT) / scale);
+  if (value > 0 && value <= most && (!whole || Number.isInteger(value))) return null;
+  return `found ${typed}, expected ${whole ? "a whole number from 1 to" : "a number above 0 and at most"} ${most}`;
+}
+
 /** An amount of what a limit counts, with its unit. */
 export function amount(name: LimitName, value: number | null | undefined): string {
   if (name === "cost_usd") return format.money(value);

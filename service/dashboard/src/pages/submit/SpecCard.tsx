@@ -21,13 +21,15 @@ interface SpecCardProps {
   /** Of the text as it is now; null while it is being checked, or is empty. */
   errors: readonly FieldError[] | null;
   valid: boolean;
+  /** Whether the check of the text as it is now failed: what it is remains unknown. */
+  unchecked: boolean;
 }
 
 const LARGEST = 2 * 1024 * 1024;
 const ACCEPTED = ".yaml,.yml,.json,application/yaml,application/json,text/plain";
 
 /** The op spec: typed or pasted, from a file, or from an example. */
-export function SpecCard({ text, onChange, errors, valid }: SpecCardProps) {
+export function SpecCard({ text, onChange, errors, valid, unchecked }: SpecCardProps) {
   const toast = useToast();
   const [over, setOver] = useState(false);
   const [reveal, setReveal] = useState<{ line: number } | null>(null);
@@ -87,7 +89,7 @@ export function SpecCard({ text, onChange, errors, valid }: SpecCardProps) {
           <p className={styles.muted}>
             Paste a spec, drop a YAML or JSON file here, or begin with an example.
           </p>
-        ) : errors === null ? (
+        ) : unchecked ? null : errors === null ? (
           <p className={styles.muted}>Checking…</p>
         ) : valid ? (
           <p className={styles.good}>The spec is valid.</p>

@@ -47,6 +47,7 @@ function Form({ options: all }: { options: OptionsDocument }) {
   const check = useCheckedSpec(text);
   const isCurrent = text === draft.text && !check.isPlaceholderData && draft.text.trim() !== "";
   const checked = isCurrent ? check.data : undefined;
+  const unchecked = isCurrent && !checked && check.isError && !check.isFetching;
   const shown = draft.text.trim() !== "" && check.data?.valid ? check.data : undefined;
 
   const options = useMemo(() => optionsFor(all, shown), [all, shown]);
@@ -81,8 +82,9 @@ function Form({ options: all }: { options: OptionsDocument }) {
           onChange={onText}
           errors={checked?.errors ?? null}
           valid={checked?.valid ?? false}
+          unchecked={unchecked}
         />
-        {check.error && <ErrorNotice error={check.error} what="The spec was not checked" />}
+        {unchecked && <ErrorNotice error={check.error} what="The spec was not checked" />}
         {shown && <MeaningCard spec={shown} device={deviceOf(targetOf(draft, options))} />}
       </div>
       <div className={styles.column}>
@@ -114,7 +116,9 @@ function Form({ options: all }: { options: OptionsDocument }) {
             Start the search
           </Button>
           {!body && (
-            <span className={styles.muted}>{reasonNot(draft, checked?.valid, made?.problems ?? null)}</span>
+            <span className={styles.muted}>
+              {reasonNot(draft, unchecked ? "failed" : checked?.valid, made?.problems ?? null)}
+            </span>
           )}
         </div>
       </div>
@@ -124,10 +128,11 @@ function Form({ options: all }: { options: OptionsDocument }) {
 
 function reasonNot(
   draft: Draft,
-  valid: boolean | undefined,
+  valid: boolean | "failed" | undefined,
   problems: Readonly<Record<string, string>> | null,
 ) {
   if (draft.text.trim() === "") return "An op spec comes first.";
+  if (valid === "failed") return "The spec was not checked.";
   if (valid === undefined) return "The spec is being checked.";
   if (!valid) return "The spec has fields to mend.";
   return Object.values(problems ?? {})[0] ?? "";

@@ -107,12 +107,50 @@ it("names every field that is wrong", () =>
     ).problems,
   ).toEqual({
     target: "Name a target, such as cuda:sm_90",
-    "budget.tokens": "found many, expected a number",
-    seeds: "found x, expected a whole number",
+    "budget.tokens": "found many, expected a whole number from 1 to 1000000000000",
+    seeds: "found x, expected a whole number from 0 to 3",
     "model.pool": "Choose the pool to replay",
     "policy.beam": "found 2.5, expected a whole number from 1 to 64",
     "policy.stop_fraction": "found 0, expected a number above 0 and up to 1",
   }));
+
+it("says of a limit in the unit of its field why it cannot be one, in plain numbers", () => {
+  const limits = ["candidates", "cost_usd", "wall_clock_s", "gpu_seconds", "try_seconds", "sweep_seconds"];
+  const typed = {
+    candidates: "0",
+    cost_usd: "2e9",
+    wall_clock_s: "-1",
+    gpu_seconds: "0",
+    try_seconds: "16666667",
+    sweep_seconds: "soon",
+  };
+  const minutes = "a number above 0 and at most 16666666";
+  const options = { ...OPTIONS, limits };
+  expect(submissionOf({ ...AGENT, budget: typed }, SPEC, options, [])).toEqual({
+    body: null,
+    problems: {
+      "budget.candidates": "found 0, expected a whole number from 1 to 1000000000000",
+      "budget.cost_usd": "found 2e9, expected a number above 0 and at most 1000000000",
+      "budget.wall_clock_s": `found -1, expected ${minutes}`,
+      "budget.gpu_seconds": `found 0, expected ${minutes}`,
+      "budget.try_seconds": `found 16666667, expected ${minutes}`,
+      "budget.sweep_seconds": `found soon, expected ${minutes}`,
+    },
+  });
+  const most = { wall_clock_s: "16666666", gpu_seconds: "0.000001" };
+  expect(submissionOf({ ...AGENT, budget: most }, SPEC, options, []).body?.budget).toEqual({
+    wall_clock_s: 999999960,
+    gpu_seconds: 0.00006,
+  });
+});
+
+it("refuses more or fewer stored kernels than can be", () =>
+  expect(
+    ["-1", "4"].map((seeds) => submissionOf({ ...AGENT, seeds }, SPEC, OPTIONS, []).problems?.seeds),
+  ).toEqual([
+    "found -1, expected a whole number from 0 to 3",
+    "found 4, expected a whole number from 0 to 3",
+  ]));
 
 it("chooses a provider that works now until one is chosen", () => {
   expect(providerOf(EMPTY, OPTIONS, "")).toBe("agent");

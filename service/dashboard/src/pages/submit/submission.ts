@@ -3,6 +3,7 @@
 import type { Schemas } from "../../api/client";
 import type { OptionsDocument } from "../../api/queries";
 import { languagesFor } from "../../app/languages";
+import { limitProblem } from "../search/limits";
 import { parseTags } from "../search/steer/labels";
 import type { Draft, Provider } from "./draft";
 
@@ -103,13 +104,15 @@ export function submissionOf(
   for (const { name, scale } of limitsOf(options.limits)) {
     const typed = draft.budget[name]?.trim();
     if (!typed) continue;
-    const value = Number(typed);
-    if (Number.isFinite(value)) budget[name] = scaled(value, scale);
-    else problems[`budget.${name}`] = `found ${typed}, expected a number`;
+    const wrong = limitProblem(name, typed, scale);
+    if (wrong) problems[`budget.${name}`] = wrong;
+    else budget[name] = scaled(Number(typed), scale);
   }
 
   const seeds = draft.seeds.trim();
-  if (seeds && !Number.isInteger(Number(seeds))) problems.seeds = `found ${seeds}, expected a whole number`;
+  const most = options.most_seeds;
+  if (seeds && !(Number.isInteger(Number(seeds)) && Number(seeds) >= 0 && Number(seeds) <= most))
+    problems.seeds = `found ${seeds}, expected a whole number from 0 to ${most}`;
 
   const pool = poolOf(draft, spec.name, target, pools);
   const provider = providerOf(draft, options, pool);
@@ -137,7 +140,7 @@ export function submissionOf(
 
 /** Minutes such as 0.1 are not exact, seconds are. */
 function scaled(value: number, scale: number): number {
-  return scale === 1 ? value : Math.round(value * scale * 1000) / 1000;
+  return scale === 1 ? value : Number((value * scale).toPrecision(12));
 }
 
 function modelOf(draft: Draft, provider: Provider, pool: string): Record<string, string> {

@@ -1,6 +1,8 @@
+import { type ReactNode, use } from "react";
 import { Link } from "react-router";
 import { type SystemDocument, useSystem, useWorkers, type WorkerDocument } from "../../api/queries";
 import { Loading, Page } from "../../app/Page";
+import { DownSince } from "../../app/useService";
 import {
   Badge,
   ButtonLink,
@@ -24,22 +26,44 @@ import styles from "./System.module.css";
 export default function SystemPage() {
   const system = useSystem();
   const workers = useWorkers();
+  const down = use(DownSince);
   const rows = workers.data?.items;
+  const fails = [system, workers].some(({ isError, failureCount }) => isError || failureCount > 0);
+  const lastRead = down !== null || fails ? system.dataUpdatedAt / 1000 : null;
   return (
-    <Page title="System" actions={<span className={styles.detail}>read anew every few seconds</span>}>
+    <Page
+      title="System"
+      actions={
+        <span className={styles.detail}>
+          {lastRead ? (
+            <>
+              last read <Time at={lastRead} />
+            </>
+          ) : (
+            "read anew every few seconds"
+          )}
+        </span>
+      }
+    >
       <Loading query={system}>
         {(data) => (
-          <>
-            {rows && <Findings found={findings(data, rows)} />}
-            <Counts system={data} />
+          <Known past={lastRead !== null}>
+            {rows && <Findings found={findings(data, rows)} lastRead={lastRead} />}
+            <Counts system={data} past={lastRead !== null} />
             <Queues queues={data.queues} />
             <Quotas quotas={data.quotas} />
-          </>
+          </Known>
         )}
       </Loading>
       <Imports />
       <Card title="Workers">
-        <Loading query={workers}>{({ items }) => <Workers workers={items} />}</Loading>
+        <Loading query={workers}>
+          {({ items }) => (
+            <Known past={lastRead !== null}>
+              <Workers workers={items} />
+            </Known>
+          )}
+        </Loading>
       </Card>
       {system.data && (
         <>
@@ -51,16 +75,34 @@ export default function SystemPage() {
   );
 }
 
-function Findings({ found }: { found: readonly Finding[] }) {
+/** What is known of the house; without its colours where it is only what was last known. */
+function Known({ past, children }: { past: boolean; children: ReactNode }) {
+  return (
+    <div className={styles.known} data-past={past || undefined}>
+      {children}
+    </div>
+  );
+}
+
+/** `lastRead` in epoch seconds, where the service does not say how it is now. */
+function Findings({ found, lastRead }: { found: readonly Finding[]; lastRead: number | null }) {
   if (found.length === 0) {
     return (
       <p role="status" className={styles.fine}>
-        All is well: the parts answer, and every queue has a worker.
+        {lastRead === null ? (
+          "All is well: the parts answer, and every queue has a worker."
+        ) : (
+          <>
+            All was well when this was last read, <Time at={lastRead} />. How it is now is not known.
+          </>
+        )}
       </p>
     );
   }
   return (
-    <Card title="What needs attention">
+    <Card
+      title={lastRead === null ? "What needs attention" : "What needed attention when this was last read"}
+    >
       <ul className={styles.findings}>
         {found.map(({ tone, what, remedy, command }) => (
           <li key={what} data-tone={tone}>
@@ -83,14 +125,16 @@ function Findings({ found }: { found: readonly Finding[] }) {
   );
 }
 
-function Counts({ system }: { system: SystemDocument }) {
+function Counts({ system, past }: { system: SystemDocument; past: boolean }) {
   const { searches_by_state: by } = system;
   const going = (by.running ?? 0) + (by.queued ?? 0);
   const all = Object.values(by).reduce((sum, count) => sum + count, 0);
   return (
     <Card>
       <Stats>
-        <Stat label="Workers alive">{format.count(system.workers_alive)}</Stat>
+        <Stat label={past ? "Workers alive, last known" : "Workers alive"}>
+          {format.count(system.workers_alive)}
+        </Stat>
         <Stat label="Searches that go on" note={`of ${format.count(all)}`}>
           {format.count(going)}
         </Stat>
@@ -106,7 +150,11 @@ function Counts({ system }: { system: SystemDocument }) {
               </span>
             }
           >
-            <Badge tone={ok ? "ok" : "bad"}>{ok ? "answers" : "does not work"}</Badge>
+            {past ? (
+              <Badge>{ok ? "answered, last known" : "did not work, last known"}</Badge>
+            ) : (
+              <Badge tone={ok ? "ok" : "bad"}>{ok ? "answers" : "does not work"}</Badge>
+            )}
           </Stat>
         ))}
       </Stats>

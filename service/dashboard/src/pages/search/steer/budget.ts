@@ -1,9 +1,7 @@
 import type { SearchDocument } from "../../../api/queries";
-import { amount, LIMITS, type LimitName, limitOf } from "../limits";
+import { amount, LIMITS, type LimitName, limitOf, limitProblem } from "../limits";
 
 type BudgetDraft = Readonly<Record<LimitName, string>>;
-
-const WHOLE: ReadonlySet<LimitName> = new Set(["candidates", "model_calls", "tokens"]);
 
 /** The limits as the form shows them; none is an empty field. */
 export function draftOf(budget: SearchDocument["budget"]): BudgetDraft {
@@ -31,9 +29,8 @@ export function changeOf(draft: BudgetDraft, search: Pick<SearchDocument, "budge
     const value = Number(text);
     const used = search.spend[name];
     if (value === now) continue;
-    if (!Number.isFinite(value) || value <= 0 || (WHOLE.has(name) && !Number.isInteger(value)))
-      errors[name] =
-        `found ${text}, expected ${WHOLE.has(name) ? "a whole number" : "a number"} above 0, or nothing for no limit`;
+    const problem = limitProblem(name, text);
+    if (problem) errors[name] = `${problem}, or nothing for no limit`;
     else if (used !== null && used !== undefined && value < used)
       errors[name] = `${amount(name, used)} are spent: expected at least as much`;
     else change[name] = value;
