@@ -275,7 +275,7 @@ def test_a_pool_is_uploaded_from_the_form(chromium: Browser, house: House, tmp_p
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("size", [pytest.param(WIDE, marks=pytest.mark.nightly), NARROW], ids=["wide", "narrow"])
 def test_a_form_that_quotes_a_long_word_stays_in_the_window(
     chromium: Browser, house: House, size: tuple[int, int]
 ) -> None:
