@@ -64,19 +64,14 @@ sbom: $(INSTALLED)
 	  --output-format JSON --output-file dist/sbom.cdx.json $(SBOM_OF)
 
 # Installed again only when what is to be installed changed. The pip that Python brings may be years old, and take a
-# minute longer to see what is to be installed. One process of pip unpacks on one core and looks through every release of
-# each package: two are given the pins first, without their dependencies. The last one decides, and finds most of it done.
-# pip compiles bytecode on one core as well: it is left to one process a core, which skip what cannot be compiled as pip
-# does, and what hardly anything imports: that is compiled by whoever does.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-SELDOM := /tests?/|/benchmarks/|/testing/(_internal|suite|fixtures)/|/transformers/(models|pipelines|exporters)/|/mypyc?/$\
-|/matplotlib/|/mpl_toolkits/|/fontTools/|/pygments/lexers/|/sympy/(physics|stats|parsing)/|/torch/_vendor/|/numpy/(distutils|f2py)/
+# minute longer to see what is to be installed. pip compiles bytecode on one core: it is left to one process a core, which
+# skip what cannot be compiled as pip does, and what hardly anything imports: that is compiled by whoever does.
 $(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(if $(NODE),,$(DASHBOARD))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade -c constraints.txt pip
-	sed '/^# Beside/,$$d; /^#/d' constraints.txt | xargs -P 2 -n 24 $(PIP) --no-deps || true
-	$(if $(NODE),WARPSMITH_SKIP_DASHBOARD=1) $(PIP) -c constraints.txt -e ".[worker,cute,tilelang,dev,models]"
-	$(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib || true
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade -c constraints.txt pip
+	$(if $(NODE),WARPSMITH_SKIP_DASHBOARD=1) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c constraints.txt -e ".[worker,cute,tilelang,dev,models]"
+	$(BIN)/python -m compileall -qq -j 0 -x '/transformers/models/|/tests?/' $(VENV)/lib || true
 	touch $@
 
 $(BUILT): $(DASHBOARD) $(MODULES)
