@@ -58,7 +58,7 @@ NO_ANSWER = "no answer"
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 """What PyTorch's allocator, CUDA and its libraries say of a GPU's memory that is full."""
 READY = "ready"
-COMPILE, WARPSMITH = CALLS = ("compile", "warpsmith")
+COMPILE, WARPSMITH = "compile", "warpsmith"
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -66,8 +66,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 class Row:
     """One problem. `error` says what failed, and in which step: load, run, compile; the rest is then None.
 
-    disagreement: where results do not agree, the figures of Warpsmith's and of torch.compile's, by these two's names in
-    `CALLS`.
+    disagreement: where results do not agree, the figures of both, by COMPILE and WARPSMITH.
     """
 
     problem: str

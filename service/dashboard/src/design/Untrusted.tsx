@@ -12,6 +12,20 @@ export function Untrusted({ text }: { text: string | null | undefined }) {
   );
 }
 
+/** Such texts as a list; two may be alike, and their order never changes. */
+export function UntrustedList({ texts }: { texts: readonly string[] }) {
+  return (
+    <ul>
+      {texts.map((text, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: texts have no other identity
+        <li key={at}>
+          <Untrusted text={text} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 /** The same without isolation, for tokens within a line of code. */
 export function Escaped({ text }: { text: string }) {
   return pieces(text).map((piece, at) =>

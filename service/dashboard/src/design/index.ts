@@ -18,4 +18,4 @@ export { Tabs } from "./Tabs";
 export { ToastProvider, useToast } from "./Toast";
 export { onThemeChange, resolveColor } from "./theme";
 export { type Tone, toneOf } from "./tones";
-export { Untrusted } from "./Untrusted";
+export { Untrusted, UntrustedList } from "./Untrusted";

@@ -1,6 +1,6 @@
 import { Link } from "react-router";
 import type { AskDocument } from "../../api/queries";
-import { Badge, Card, format, StateBadge, Untrusted } from "../../design";
+import { Badge, Card, format, StateBadge, Untrusted, UntrustedList } from "../../design";
 import styles from "./Asks.module.css";
 import { isUsable, PLANS } from "./kinds";
 
@@ -49,7 +49,7 @@ function Unusable({ ask, reasons }: { ask: AskDocument; reasons: readonly string
     <>
       <li>
         <Badge tone="bad">not used</Badge> The answer could not be used: none of it became a node.
-        <Reasons reasons={reasons} />
+        <UntrustedList texts={reasons} />
       </li>
       <li>
         <StateBadge state={step.state} />{" "}
@@ -72,28 +72,15 @@ function Ideas({ ask, ideas }: { ask: AskDocument; ideas: NonNullable<AskDocumen
         ? format.count(taken.length)
         : `${format.count(taken.length)} of ${format.count(wanted)}`}{" "}
       {(wanted ?? taken.length) === 1 ? "idea" : "ideas"} {became} {taken.length === 1 ? "a node" : "nodes"}:
-      <Reasons reasons={taken} />
+      <UntrustedList texts={taken} />
       {left_out.length > 0 && (
         <>
           Left out:
-          <Reasons reasons={left_out} />
+          <UntrustedList texts={left_out} />
         </>
       )}
       {done && <TreeLink ask={ask} />}
     </li>
-  );
-}
-
-function Reasons({ reasons }: { reasons: readonly string[] }) {
-  return (
-    <ul>
-      {reasons.map((reason, at) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: two may be alike, and their order never changes
-        <li key={at}>
-          <Untrusted text={reason} />
-        </li>
-      ))}
-    </ul>
   );
 }
 

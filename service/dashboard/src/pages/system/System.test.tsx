@@ -4,42 +4,7 @@ import { MemoryRouter } from "react-router";
 import { beforeEach, expect, it, vi } from "vitest";
 import { DownSince } from "../../app/useService";
 import SystemPage from ".";
-
-const SYSTEM = {
-  version: "1.0",
-  as_of: 0,
-  keys_required: false,
-  database: "sqlite",
-  checks: [
-    { name: "database", ok: true, detail: "" },
-    { name: "broker", ok: true, detail: "" },
-  ],
-  queues: [],
-  devices: [],
-  workers_alive: 1,
-  searches_by_state: {},
-  asks_open: 0,
-  kernels: 0,
-  quotas: [],
-  versions: {},
-};
-const RECONCILER = {
-  name: "reconciler@a",
-  role: "reconciler",
-  target: null,
-  host: "a",
-  device: null,
-  compiles: {},
-  version: "1.0",
-  alive: true,
-  state: "idle",
-  running: 0,
-  steps: [],
-  draining_since: null,
-  facts: {},
-  started_at: 0,
-  seen_at: 0,
-};
+import { RECONCILER, SYSTEM } from "./fixtures";
 
 let broken = false;
 
@@ -48,7 +13,7 @@ beforeEach(() => {
   vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
   vi.stubGlobal("fetch", async ({ url }: Request) => {
     if (broken) return Response.json({ title: "The server failed", status: 500 }, { status: 500 });
-    if (url.endsWith("/v1/system")) return Response.json(SYSTEM);
+    if (url.endsWith("/v1/system")) return Response.json({ ...SYSTEM, queues: [], workers_alive: 1 });
     return Response.json({ items: url.endsWith("/v1/workers") ? [RECONCILER] : [], next: null });
   });
 });

@@ -1,6 +1,6 @@
 import { useStory } from "../../../api/queries";
 import { Loading } from "../../../app/Page";
-import { CopyButton, EmptyState, Untrusted } from "../../../design";
+import { CopyButton, EmptyState, Untrusted, UntrustedList } from "../../../design";
 import styles from "./Story.module.css";
 
 /** The search in prose. */
@@ -30,16 +30,7 @@ export default function StoryTab({ searchId }: { searchId: string }) {
                     <Untrusted text={paragraph} />
                   </p>
                 )}
-                {items.length > 0 && (
-                  <ul>
-                    {items.map((item, at) => (
-                      // biome-ignore lint/suspicious/noArrayIndexKey: items of a section have no other identity
-                      <li key={at}>
-                        <Untrusted text={item} />
-                      </li>
-                    ))}
-                  </ul>
-                )}
+                {items.length > 0 && <UntrustedList texts={items} />}
               </section>
             ))}
           </article>
